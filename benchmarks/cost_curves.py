@@ -21,7 +21,7 @@ from scurry.errors import InputError, ScurryError
 from scurry.evaluation import feature_bill
 from scurry.growing import GreedyMiserClassifier
 from scurry.pruning import PruningPath
-from scurry.pruning.solvers.baselines import greedy_rounds
+from scurry.pruning.methods import greedy_rounds
 
 Rows = tuple[NDArray[np.float32], NDArray[Any]]
 KEPT = RESULTS / "pruning-papers"

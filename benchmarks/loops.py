@@ -2,10 +2,11 @@
 
 What makes a boosted model walked is one more tree, of 200 leaves that all add 0: it is too large for the sliced loop.
 Scores must be equal to the last bit. A plan is an early exit with at most 0.5 % differences; its efficiency is its
-speed-up over the walked forest times the share of trees evaluated. Forests and plans take turns on the same 20,000
-rows, on one thread, and the least CPU time of several rounds counts. Single rows are timed as calls from Python, the
-least median of the rounds, less what reading the clock takes. With `--before`, the same files also run with another
-build, taking turns with this one.
+speed-up times the share of trees evaluated, over the walked forest and over the forest in its own loop; the bound is
+that over the walked one if only the time beside trees were paid in full (see plan_speed.py). Forests and plans take
+turns on the same 20,000 rows, on one thread, and the least CPU time of several rounds counts. Single rows are timed as
+calls from Python, the least median of the rounds, less what reading the clock takes. With `--before`, the same files
+also run with another build, taking turns with this one.
 
     python benchmarks/loops.py --cells "adult*"
     python benchmarks/loops.py --before ../other/src --before-commit fd21dc3
@@ -36,6 +37,7 @@ import numpy as np
 import scurry
 from cells import MAX_TRAIN_ROWS, N_BATCH_ROWS, load
 from scurry import datasets
+from scurry.compression.weakest_links import keep_trees
 
 LEVELS = ("avx512", "avx2", "portable")
 RESULTS = Path(__file__).parent / "results" / "loops.json"
@@ -218,7 +220,13 @@ def race(folder: Path, n_rounds: int, builds: dict[str, str]) -> dict[str, dict[
         row["factor"] = round(times["walked_s"] / times["forest_s"], 2)
         if "plan_s" in times:
             row["krows_per_s_plan"] = round(20 / times["plan_s"])
-            row["efficiency"] = round(times["walked_s"] / times["plan_s"] * row["share_of_trees"], 2)
+            for name, over in (("walked", "walked_s"), ("own_loop", "forest_s")):
+                row[f"efficiency_over_{name}"] = round(times[over] / times["plan_s"] * row["share_of_trees"], 3)
+            # Time is a + b n for n trees: a is what no plan can save.
+            share, quarter = row["share_of_trees"], row.pop("quarter")
+            beside = max((times["quarter_s"] / times["walked_s"] - quarter) / (1 - quarter), 0.0)
+            row["time_beside_trees"] = round(beside, 4)
+            row["bound"] = round(share / (beside + (1 - beside) * share), 3)
         row |= {name: round(value, 2) for name, value in times.items() if name.endswith("_us")}
         if "before" in builds:
             before = best[level, "before"]
@@ -242,6 +250,8 @@ def work(folder: Path) -> None:
         same = same and bool((run.labels == plan.predict(rows)).all())
         answers += [run.labels, run.trees]
         about["share_of_trees"] = round(float(run.trees.mean()) / forest.n_trees, 4)
+        quarter = keep_trees(walked, walked.n_trees // 4)
+        about["quarter"], batches["quarter_s"] = quarter.n_trees / walked.n_trees, quarter
         batches["plan_s"], calls["plan_one_row_us"] = plan, (plan.one_row(), single)
     digest = hashlib.sha256(b"".join(np.ascontiguousarray(answer).tobytes() for answer in answers)).hexdigest()
     print(json.dumps(about | {"same_answers": same, "digest": digest}), flush=True)

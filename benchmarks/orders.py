@@ -29,8 +29,7 @@ import scurry
 from report import Report
 from scurry import Forest, _core, datasets
 from scurry.orders import find
-from scurry.orders.fixed_point import FixedPointValues
-from scurry.orders.ordering_set import OrderingSet
+from scurry.orders.ordering_set import FixedPointValues, OrderingSet
 
 SQUIRREL_CELLS = [
     ("adult", 20, 8),

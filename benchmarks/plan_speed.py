@@ -1,13 +1,20 @@
 """How much of the trees that a promise saves is saved as time, and what threads add.
 
 Efficiency is the speed-up over the same forest's full evaluation times the share of trees evaluated: 1 if a tree takes
-as long as it does in the full evaluation. Plans are those that `scurry.early_exit` gives for a promise of each kind, on
-rows that trained nothing. Both predict 20,000 float32 rows on one thread, taking turns, and the least CPU time of
-several rounds counts. ``--threads`` instead times 4,000,000 rows on 1, 2, 4, … threads, by the clock.
+as long as it does in the full evaluation. Each row has to be encoded and answered, however few of its trees are
+evaluated. With `e` the share of the full evaluation that this takes and `s` the share of trees, no plan can be more
+efficient than s / (e + (1 - e) s), the bound beside each figure. `e` is what is left of the time of the first quarter
+of the trees, less a quarter of the time of all. Where the full evaluation slices trees, its time if it walked them is
+measured too, by one more tree that is too large to be sliced. ``--sizes`` compares larger models.
+
+Plans are those that `scurry.early_exit` gives for a promise of each kind, on rows that trained nothing. All predict
+20,000 float32 rows on one thread, taking turns, and the least CPU time of several rounds counts. ``--threads`` instead
+times 4,000,000 rows on 1, 2, 4, … threads, by the clock.
 
 Data are the ``.npz`` files of ``promises_values.py --convert``, in the folder SCURRY_NPZ.
 
     python benchmarks/plan_speed.py --only values
+    python benchmarks/plan_speed.py --sizes
     python benchmarks/plan_speed.py --threads
 
 writes benchmarks/results/plan-speed.json, part by part.
@@ -21,9 +28,10 @@ import os
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -31,12 +39,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import scurry
+from loops import walk
 from promises_values import fit_model, read
 from report import RESULTS, commit, machine
+from scurry.compression.weakest_links import keep_trees
 from scurry.errors import InfeasibleError
 from scurry.promises import Accuracy, Certain, Labels, LabelsPerClass, Promise, TopK, Values
 
-N_TIMED, N_ROUNDS, N_QUERY = 20_000, 60, 50
+N_TIMED, N_ROUNDS, N_QUERY = 20_000, 30, 50
 N_MANY = 4_000_000
 
 # A promise may depend on the error of a regressor.
@@ -64,6 +74,10 @@ CELLS = [
     ),
     ("adult", "forest-101", "labels 0.5 %"),
     ("magic", "forest-101", "labels 0.5 %"),
+]
+SIZES = [
+    *(("adult", f"lightgbm-{n}", kind) for n in (500, 1000) for kind in ("labels 0.1 %", "probabilities 0.02")),
+    ("housing", "lightgbm-1000", "values rmse/4"),
 ]
 
 
@@ -104,31 +118,66 @@ def calibrate(rows: Rows, promise: Promise) -> scurry.Predictor:
     return scurry.early_exit(rows.forest, rows.cal, X_fit=rows.with_training, promise=promise, **labels)
 
 
-def measure(rows: Rows, kind: str) -> dict[str, Any]:
-    """Return the speed-up of a promise over all trees, and the share of trees."""
-    try:
-        fast = calibrate(rows, KINDS[kind](rows.rmse))
-    except InfeasibleError as error:
-        return {"refused": str(error)[:200]}
+@dataclass(frozen=True)
+class Case:
+    """A forest, a plan of it, and rows to time them on."""
+
+    forest: scurry.Forest
+    fast: scurry.Predictor
+    rows: NDArray[Any]
+
+    @classmethod
+    def make(cls, rows: Rows, kind: str) -> Self:
+        return cls(rows.forest, calibrate(rows, KINDS[kind](rows.rmse)), rows.new)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        forest, fast = scurry.load(folder / "forest.scurry"), scurry.load(folder / "plan.scurry")
+        return cls(forest, fast, np.load(folder / "rows.npy"))
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.forest.save(folder / "forest.scurry")
+        self.fast.save(folder / "plan.scurry")
+        np.save(folder / "rows.npy", self.rows)
+
+
+def measure(case: Case, kind: str) -> dict[str, Any]:
+    """Return the speed-up of a promise over all trees, the share of trees, and the bound of its efficiency."""
+    forest, fast = case.forest, case.fast
     more = {"groups": np.arange(N_TIMED) // N_QUERY} if kind.startswith("top") else {}
-    own, cheap = rows.forest.predict, fast.predict
-    if kind.startswith("probabilities"):
-        own, cheap = rows.forest.predict_proba, fast.predict_proba
-    if kind.startswith("top"):
-        own = rows.forest.scores
-    share = fast.run(rows.new, **more).mean_trees / rows.forest.n_trees
-    full_s, fast_s = np.inf, np.inf
+
+    def answer(predictor: Any, **more: Any) -> Callable[[], object]:
+        if kind.startswith("top") and isinstance(predictor, scurry.Forest):
+            return lambda: predictor.scores(case.rows)
+        predict = predictor.predict_proba if kind.startswith("probabilities") else predictor.predict
+        return lambda: predict(case.rows, **more)
+
+    share = float(fast.run(case.rows, **more).mean_trees / forest.n_trees)
+    loop, quarter = forest.engine.loop, keep_trees(forest, forest.n_trees // 4)
+    calls = {"all": answer(forest), "plan": answer(fast, **more), "quarter": answer(quarter)}
+    if loop == "sliced":
+        calls["walked"] = answer(walk(forest))
+    seconds = dict.fromkeys(calls, np.inf)
     for _ in range(N_ROUNDS):
-        full_s = min(full_s, cpu_time(lambda: own(rows.new)))
-        fast_s = min(fast_s, cpu_time(lambda: cheap(rows.new, **more)))
-    speed_up = full_s / fast_s
-    return {
+        for name, call in calls.items():
+            seconds[name] = min(seconds[name], cpu_time(call))
+    # Time is a + b n for n trees: the two give a, here as a share of the time of all trees.
+    part = quarter.n_trees / forest.n_trees
+    per_row = max((seconds["quarter"] / seconds["all"] - part) / (1 - part), 0.0)
+    figures = {
         "method": "" if fast.certificate is None else fast.certificate.method,
-        "loop": rows.forest.engine.loop,
-        "share_of_trees": round(float(share), 4),
-        "speed_up": round(speed_up, 2),
-        "efficiency": round(float(speed_up * share), 3),
+        "loop": loop,
+        "share_of_trees": round(share, 4),
+        "speed_up": round(seconds["all"] / seconds["plan"], 2),
+        "efficiency": round(seconds["all"] / seconds["plan"] * share, 3),
+        "time_beside_trees": round(per_row, 3),
+        "bound": round(share / (per_row + (1 - per_row) * share), 3),
+        "ns_per_row": {name: round(taken / N_TIMED * 1e9, 1) for name, taken in seconds.items()},
     }
+    if loop == "sliced":
+        figures["efficiency_over_walked"] = round(seconds["walked"] / seconds["plan"] * share, 3)
+    return figures
 
 
 def cpu_time(call: Callable[[], object]) -> float:
@@ -162,6 +211,8 @@ def measure_threads(model: str) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", default="", help="cells whose name holds this")
+    parser.add_argument("--folder", type=Path, help="where models and plans are kept for the next time")
+    parser.add_argument("--sizes", action="store_true", help="time larger models instead")
     parser.add_argument("--threads", action="store_true", help="time threads instead")
     parser.add_argument("--json", type=Path, default=RESULTS / "plan-speed.json")
     options = parser.parse_args()
@@ -179,12 +230,23 @@ def main() -> None:
             keep("threads, 4,000,000 adult rows", model, measure_threads(model))
         return
     made: dict[tuple[str, str], Rows] = {}
-    for data, model, kind in CELLS:
+    for data, model, kind in SIZES if options.sizes else CELLS:
         name = f"{data}, {model}, {kind}"
         if options.only in name:
-            if (data, model) not in made:
-                made = {(data, model): Rows(data, model)}
-            keep("efficiency", name, measure(made[data, model], kind))
+            kept = options.folder / name.translate(str.maketrans(" /%,", "____")) if options.folder else None
+            if kept is None or not (kept / "rows.npy").exists():
+                if (data, model) not in made:
+                    made = {(data, model): Rows(data, model)}
+                try:
+                    case = Case.make(made[data, model], kind)
+                except InfeasibleError as error:
+                    keep("efficiency", name, {"refused": str(error)[:200]})
+                    continue
+                if kept is not None:
+                    case.save(kept)
+            else:
+                case = Case.load(kept)
+            keep("efficiency", name, measure(case, kind))
 
 
 if __name__ == "__main__":

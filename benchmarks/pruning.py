@@ -27,8 +27,7 @@ from sklearn.ensemble import RandomForestClassifier
 import scurry
 from report import Report
 from scurry.pruning import PruningPath, PruningProblem
-from scurry.pruning.closure import at_lambdas, whole_path
-from scurry.pruning.solvers.lp import linear_program
+from scurry.pruning.methods import at_lambdas, linear_program, whole_path
 
 T = TypeVar("T")
 

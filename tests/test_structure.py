@@ -45,6 +45,13 @@ def test_nothing_imports_itself_through_others():
     assert not find_cycles(edges)
 
 
+def test_every_module_has_a_test_file_of_its_name():
+    tests = Path(__file__).parent
+    modules = [path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if not path.stem.startswith("__")]
+    missing = [path for path in modules if not (tests / path.parent / f"test_{path.name}").exists()]
+    assert not missing
+
+
 class TestImportGraph:
     """The graph itself, on a package made for it."""
 

@@ -24,7 +24,11 @@ constexpr std::size_t kMaxRegisterStride = 0;
 // Whether rows of a stride are held in registers; 0 is any stride that is not known at compile time.
 constexpr bool fits_registers(std::size_t stride) { return stride != 0 && stride <= kMaxRegisterStride; }
 
-// at[row] after the tree's top `levels` levels.
+// The levels that are worth testing in registers: in long rows, picking the columns of the sixteen tests of a fifth level
+// takes longer than walking it.
+constexpr u32 register_levels(std::size_t stride) { return stride <= 32 ? 5 : 4; }
+
+// at[row] after the tree's top `levels` levels, which are no more than register_levels().
 template <std::size_t kStride, bool kMissing>
 void walk_top_by_row(const Walk<NarrowNode>& walk, const Tree& tree, u32 levels, const Block& block, u32* at);
 
@@ -79,7 +83,9 @@ class TopTests {
 
   template <std::size_t kStride>
   u32 outcomes(const RowInRegisters<kStride>& row) const {
-    return half_of_outcomes(row, 0) | static_cast<u32>(half_of_outcomes(row, 1)) << 16;
+    u32 outcomes = half_of_outcomes(row, 0);
+    if constexpr (register_levels(kStride) > 4) outcomes |= static_cast<u32>(half_of_outcomes(row, 1)) << 16;
+    return outcomes;
   }
 
  private:

@@ -147,6 +147,7 @@ inline void descend_block(const Walk<Node>& walk, const Tree& tree, const Block&
   } else if (kTestsByColumn && block.by_column != nullptr) {
     walk_top<Node, kMissing>(walk, nodes, top, block, out);
   } else if constexpr (kInRegisters<Node, kStride>) {
+    top = std::min(top, register_levels(kStride));
     walk_top_by_row<kStride, kMissing>(walk, tree, top, block, out);
   } else {
     top = 0;

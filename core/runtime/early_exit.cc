@@ -250,13 +250,23 @@ template <class Record>
 void EarlyExit::stop(AliveRows& alive, std::size_t n_trees, const Record& record) const {
   const Gate gate = gates_[n_trees];
   std::size_t n_exits = 0;
+  if (gate.is_sure) {
+    for (std::size_t first = 0; first < alive.n; first += kChunk) {
+      for (std::uint64_t left = alive.exits[first / kChunk]; left != 0; left &= left - 1, ++n_exits) {
+        const std::size_t at = first + static_cast<std::size_t>(std::countr_zero(left));
+        const bool is_negative = alive.sums[at] <= gate.outer_lower;
+        record(alive.ids[at], alive.sums[at], n_trees, is_negative ? ExitSide::kNegative : ExitSide::kPositive);
+      }
+    }
+    if (n_exits > 0) alive.remove(n_exits);
+    return;
+  }
   for (std::size_t first = 0; first < alive.n; first += kChunk) {
     std::uint64_t& exits = alive.exits[first / kChunk];
     for (std::uint64_t left = exits; left != 0; left &= left - 1) {
       const std::size_t at = first + static_cast<std::size_t>(std::countr_zero(left));
       const std::int32_t sum = alive.sums[at];
-      const ExitSide certain = sum <= gate.outer_lower ? ExitSide::kNegative : ExitSide::kPositive;
-      const ExitSide side = gate.is_sure ? certain : side_of(alive, at, n_trees);
+      const ExitSide side = side_of(alive, at, n_trees);
       if (side == ExitSide::kContinue) {
         exits &= ~(left & -left);
       } else if (side == ExitSide::kFull) {

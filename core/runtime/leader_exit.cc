@@ -13,8 +13,6 @@ namespace {
 
 // Rows in a block are numbered with 32 bits.
 constexpr std::size_t kMaxRows = std::size_t{1} << 30;
-// Where labels are asked for, the sums of so many rows are made at once.
-constexpr std::size_t kSumsAtOnce = std::size_t{1} << 17, kLeastRows = 4096;
 constexpr std::int32_t kNeverLeads = std::numeric_limits<std::int32_t>::min();  // below any sum
 
 // Classes per row of a table of vectors.
@@ -102,78 +100,71 @@ void LeaderExit::add(const Tree& tree, std::uint32_t payload, std::int32_t* sums
   for (std::size_t k = 0; k < n_classes_; ++k) sums[k] += vector[k];
 }
 
-void LeaderExit::record(const std::int32_t* sums, std::size_t round, bool decided, std::size_t row,
-                        const LeaderOutcome& outcome) const {
-  std::copy_n(sums, n_classes_, outcome.sums + row * n_classes_);
-  outcome.n_trees[row] = static_cast<std::int32_t>(round * trees_per_round_);
-  outcome.leaders[row] = leader(sums);
-  outcome.decided[row] = decided;
-}
-
 void LeaderExit::run(const RowsView& rows, const LeaderOutcome& outcome, std::size_t n_threads) const {
   for_each_range(rows.n_rows, kMaxRows, n_threads, [&](std::size_t first, std::size_t n) {
-    run_block(
-        rows, first, n,
-        {outcome.sums + first * n_classes_, outcome.n_trees + first, outcome.leaders + first, outcome.decided + first});
+    run_block(rows, first, n, [&](std::size_t row, const std::int32_t* sums, std::size_t n_rounds, bool decided) {
+      row += first;
+      std::copy_n(sums, n_classes_, outcome.sums + row * n_classes_);
+      outcome.n_trees[row] = static_cast<std::int32_t>(n_rounds * trees_per_round_);
+      outcome.leaders[row] = leader(sums);
+      outcome.decided[row] = decided;
+    });
   });
 }
 
 void LeaderExit::labels(const RowsView& rows, std::span<const std::int64_t> classes, std::int32_t tolerance,
                         const Engine& exact, std::int64_t* out, std::size_t n_threads) const {
-  const std::size_t most = std::max(kSumsAtOnce / n_classes_, kLeastRows);
-  for_each_range(rows.n_rows, most, n_threads, [&](std::size_t first, std::size_t n) {
-    thread_local std::vector<std::int32_t> sums, n_trees, leaders;
-    thread_local std::vector<std::uint8_t> decided;
-    sums.resize(n * n_classes_);
-    n_trees.resize(n);
-    leaders.resize(n);
-    decided.resize(n);
-    run_block(rows, first, n, {sums.data(), n_trees.data(), leaders.data(), decided.data()});
-    for (std::size_t i = 0; i < n; ++i) {
-      std::int32_t* sum = sums.data() + i * n_classes_;
-      out[first + i] = classes[static_cast<std::size_t>(leaders[i])];
-      if (decided[i] || tolerance < 0) continue;
-      const std::int64_t leading = sum[leaders[i]];
-      sum[leaders[i]] = kNeverLeads;
-      if (leading - *std::max_element(sum, sum + n_classes_) <= tolerance) {
-        exact.labels(rows.row(first + i), out + first + i, 1);
+  for_each_range(rows.n_rows, kMaxRows, n_threads, [&](std::size_t first, std::size_t n) {
+    thread_local std::vector<std::size_t> close;
+    close.clear();
+    run_block(rows, first, n, [&](std::size_t row, const std::int32_t* sums, std::size_t, bool decided) {
+      const auto leading = static_cast<std::size_t>(leader(sums));
+      out[first + row] = classes[leading];
+      if (decided || tolerance < 0) return;
+      for (std::size_t k = 0; k < n_classes_; ++k) {
+        if (k == leading || std::int64_t{sums[leading]} - sums[k] > tolerance) continue;
+        close.push_back(first + row);
+        break;
       }
-    }
+    });
+    for (const std::size_t row : close) exact.labels(rows.row(row), out + row, 1);
   });
 }
 
-void LeaderExit::run_block(const RowsView& rows, std::size_t first, std::size_t n, const LeaderOutcome& outcome) const {
+template <class Record>
+void LeaderExit::run_block(const RowsView& rows, std::size_t first, std::size_t n, const Record& record) const {
   if (n <= AliveRows::kFew) {
     Scratch& scratch = Scratch::of_this_thread();
     AlignedVector<std::int32_t>& sums = sums_of_this_thread();
     for (std::size_t row = 0; row < n; ++row) {
       walker_.load_row(rows, first + row, kLanes, scratch);
       sums.assign(start_.begin(), start_.end());
-      finish_row(scratch.keys.data(), 0, sums.data(), row, outcome);
+      finish_row(scratch.keys.data(), 0, sums.data(), row, record);
     }
     return;
   }
   const auto enter = [&](AliveRows& alive) {
     if (n_entered_ == 0) return;
     if (walker_.worth_columns(alive.n)) walker_.index_columns(alive.scratch);
-    for (std::size_t round = 0; round < n_entered_ && alive.n > 0; ++round) take_round(alive, round, outcome);
+    for (std::size_t round = 0; round < n_entered_ && alive.n > 0; ++round) take_round(alive, round, record);
     alive.scratch.block.drop_columns();
   };
   const auto finish = [&](AliveRows& alive) {
     if (walker_.worth_columns(alive.n)) walker_.index_columns(alive.scratch);
     std::size_t round = n_entered_;
-    while (round < n_rounds_ && alive.n > AliveRows::kFew) take_round(alive, round++, outcome);
+    while (round < n_rounds_ && alive.n > AliveRows::kFew) take_round(alive, round++, record);
     AlignedVector<std::int32_t>& sums = sums_of_this_thread();
     sums.resize(width_);
     for (std::size_t at = 0; at < alive.n; ++at) {
       for (std::size_t k = 0; k < width_; ++k) sums[k] = alive.sum(at, k);
-      finish_row(alive.keys + at * alive.stride, round, sums.data(), alive.ids[at], outcome);
+      finish_row(alive.keys + at * alive.stride, round, sums.data(), alive.ids[at], record);
     }
   };
   run_in_lots(walker_, rows, first, n, {start_, vector_leaves_}, enter, finish);
 }
 
-void LeaderExit::take_round(AliveRows& alive, std::size_t round, const LeaderOutcome& outcome) const {
+template <class Record>
+void LeaderExit::take_round(AliveRows& alive, std::size_t round, const Record& record) const {
   Scratch& scratch = alive.scratch;
   alive.fit_block();
   for (std::size_t t = 0; t < trees_per_round_; ++t) {
@@ -187,10 +178,11 @@ void LeaderExit::take_round(AliveRows& alive, std::size_t round, const LeaderOut
       for (std::size_t at = 0; at < alive.n; ++at) sums[at] += static_cast<std::int32_t>(payload[at]);
     }
   }
-  if (may_stop(round + 1)) stop(alive, round + 1, outcome);
+  if (may_stop(round + 1)) stop(alive, round + 1, record);
 }
 
-void LeaderExit::stop(AliveRows& alive, std::size_t n_rounds, const LeaderOutcome& outcome) const {
+template <class Record>
+void LeaderExit::stop(AliveRows& alive, std::size_t n_rounds, const Record& record) const {
   if (!rule_.need.empty()) {
     test_votes(alive, n_rounds);
   } else if (vector_leaves_) {
@@ -204,8 +196,12 @@ void LeaderExit::stop(AliveRows& alive, std::size_t n_rounds, const LeaderOutcom
   for (std::size_t begin = 0; begin < alive.n; begin += kChunk) {
     for (std::uint64_t left = alive.exits[begin / kChunk]; left != 0; left &= left - 1, ++n_exits) {
       const std::size_t at = begin + static_cast<std::size_t>(std::countr_zero(left));
-      for (std::size_t k = 0; k < n_classes_; ++k) sums[k] = alive.sum(at, k);
-      record(sums.data(), n_rounds, true, alive.ids[at], outcome);
+      const std::int32_t* of_row = alive.sums + at * width_;
+      if (!vector_leaves_) {
+        for (std::size_t k = 0; k < n_classes_; ++k) sums[k] = alive.sum(at, k);
+        of_row = sums.data();
+      }
+      record(alive.ids[at], of_row, n_rounds, true);
     }
   }
   if (n_exits > 0) alive.remove(n_exits);
@@ -226,8 +222,9 @@ void LeaderExit::test_votes(AliveRows& alive, std::size_t n_rounds) const {
   }
 }
 
+template <class Record>
 void LeaderExit::finish_row(const std::uint32_t* keys, std::size_t round, std::int32_t* sums, std::size_t row,
-                            const LeaderOutcome& outcome) const {
+                            const Record& record) const {
   std::uint32_t payload[kLanes];
   std::size_t tree = round * trees_per_round_;
   bool decided = false;
@@ -246,7 +243,7 @@ void LeaderExit::finish_row(const std::uint32_t* keys, std::size_t round, std::i
       decided = stops(round, first, second);
     }
   }
-  record(sums, round, decided, row, outcome);
+  record(row, sums, round, decided);
 }
 
 }  // namespace scurry

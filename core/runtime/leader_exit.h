@@ -60,15 +60,18 @@ class LeaderExit {
   bool may_stop(std::size_t round) const { return rule_.lead[round] != std::numeric_limits<std::int32_t>::max(); }
   bool stops(std::size_t round, std::int32_t first, std::int32_t second) const;
   void add(const Tree& tree, std::uint32_t payload, std::int32_t* sums) const;
-  void run_block(const RowsView& rows, std::size_t first, std::size_t n, const LeaderOutcome& outcome) const;
+  // record(row, sums, n_rounds, decided) is called once for each row of the block.
+  template <class Record>
+  void run_block(const RowsView& rows, std::size_t first, std::size_t n, const Record& record) const;
   // Evaluates round `round`, counted from 0, of all rows, and removes those that stop after it.
-  void take_round(AliveRows& alive, std::size_t round, const LeaderOutcome& outcome) const;
-  void stop(AliveRows& alive, std::size_t n_rounds, const LeaderOutcome& outcome) const;
+  template <class Record>
+  void take_round(AliveRows& alive, std::size_t round, const Record& record) const;
+  template <class Record>
+  void stop(AliveRows& alive, std::size_t n_rounds, const Record& record) const;
   void test_votes(AliveRows& alive, std::size_t n_rounds) const;
+  template <class Record>
   void finish_row(const std::uint32_t* keys, std::size_t round, std::int32_t* sums, std::size_t row,
-                  const LeaderOutcome& outcome) const;
-  void record(const std::int32_t* sums, std::size_t round, bool decided, std::size_t row,
-              const LeaderOutcome& outcome) const;
+                  const Record& record) const;
 
   std::size_t n_classes_;
   bool vector_leaves_;

@@ -53,12 +53,13 @@ struct SentinelExit::Buffers {
     return buffers;
   }
 
+  // The sums of the first rows are zero, or not if nothing is kept of trees.
   void start(std::size_t n, std::size_t n_trees, std::size_t width) {
     room = round_up(n, kChunk) + kChunk;
     n_epochs = n_leaves = 0;
     ids.resize(room);
     std::iota(ids.begin(), ids.end(), 0u);
-    sums.assign(room * width, 0);
+    n_trees > 0 ? sums.assign(room * width, 0) : sums.resize(room * width);
     stopped.assign(room / kChunk, 0);
     removed.assign(room / kChunk, 0);
     first_of_tree.resize(n_trees);
@@ -114,22 +115,7 @@ SentinelExit::SentinelExit(const ForestView& forest, std::vector<std::int64_t> l
   }
   if (plan_.size() != walker_.trees().size()) throw std::invalid_argument("the order must name every tree");
   if (walker_.sliced()) slice_lanes();
-}
-
-void SentinelExit::slice_lanes() {
-  sliced_sums_ = SlicedSums::make(
-      *walker_.sliced(), walker_.trees(), values_,
-      [&](std::size_t tree, std::uint32_t payload) { return values_of(place_of_tree_[tree])[payload]; });
-  SlicedLanes sliced;
-  for (std::size_t j = 0; sliced_sums_ && j < sentinels_.size(); ++j) {
-    const Segment& segment = segments_[j];
-    const std::span<const Tree> trees(plan_.data() + segment.first_tree, segment.n_trees);
-    const auto lane_of = [&](std::uint32_t payload, std::size_t lane) {
-      return table_[segment.first_lane + payload * segment.width + lane];
-    };
-    if (!sliced.append(*walker_.sliced(), trees, segment.n_lanes, lane_of)) sliced_sums_.reset();
-  }
-  if (sliced_sums_) sliced_lanes_ = std::move(sliced);
+  if (forest.n_classes == 2) cut_labels();
 }
 
 // Puts the lanes that are read longest first, so that each segment adds the first few. Returns the width of the first.
@@ -197,11 +183,11 @@ std::size_t SentinelExit::rows_at_once() const {
 }
 
 void SentinelExit::run(const RowsView& rows, const SentinelOutcome& outcome, std::size_t n_threads) const {
-  const auto test = [&](std::size_t j, const AliveRows& alive, Buffers& buffers) {
+  const auto test = [&](std::size_t j, std::size_t lane, const AliveRows& alive, Buffers& buffers) {
     const Sentinel& sentinel = sentinels_[j];
     const bool has_spread = spread_lane_ != kNoLane;
     const std::size_t spread = has_spread ? static_cast<std::size_t>(spread_lane_) : 0, apart = alive.sum_apart;
-    kernels().sums.test_lanes({sentinel.lane * apart, spread * apart, has_spread, sentinel.square,
+    kernels().sums.test_lanes({lane * apart, spread * apart, has_spread, sentinel.square,
                                sentinel.edges.data(), sentinel.edges.size(), sentinel.limits.data()},
                               alive.sums, alive.row_apart, alive.n, buffers.stopped.data());
   };
@@ -228,8 +214,8 @@ void SentinelExit::rank(const RowsView& rows, std::span<const std::int64_t> offs
     const std::size_t begin = blocks[block], end = blocks[block + 1], first = row_of(begin);
     thread_local TopRanks ranks;
     ranks.start(top, offset.subspan(begin, end - begin + 1), first);
-    const auto test = [&](std::size_t j, const AliveRows& alive, Buffers& buffers) {
-      ranks.test(alive, sentinels_[j].lane, sentinels_[j].limits[0], buffers.removed.data(), buffers.stopped.data());
+    const auto test = [&](std::size_t j, std::size_t lane, const AliveRows& alive, Buffers& buffers) {
+      ranks.test(alive, lane, sentinels_[j].limits[0], buffers.removed.data(), buffers.stopped.data());
     };
     if (row_of(end) > first) run_rows(rows, first, row_of(end) - first, 0, test, outcome);
     ranks.settle(outcome.scores + first);
@@ -258,17 +244,25 @@ void SentinelExit::run_rows(const RowsView& rows, std::size_t first, std::size_t
 }
 
 template <class Test>
-std::size_t SentinelExit::stop_rows(std::size_t j, const AliveRows& alive, std::size_t first, const Test& test,
-                                    Buffers& buffers, const SentinelOutcome& outcome) const {
-  test(j, alive, buffers);
+std::size_t SentinelExit::stop_rows(std::size_t j, std::size_t lane, const AliveRows& alive, std::size_t first,
+                                    const Test& test, Buffers& buffers, const SentinelOutcome& outcome) const {
+  test(j, lane, alive, buffers);
   std::size_t n_stopped = 0;
+  const bool only_labels = outcome.labels != nullptr && outcome.stops == nullptr && outcome.scores == nullptr &&
+                           outcome.probabilities == nullptr;
+  const LabelCut cut = only_labels ? label_cuts_[j] : LabelCut{};
   for (std::size_t word = 0; word * kChunk < alive.n; ++word) {
     const std::uint64_t stopped = buffers.stopped[word] & ~buffers.removed[word];
     buffers.removed[word] |= stopped;
     n_stopped += static_cast<std::size_t>(std::popcount(stopped));
     for (std::uint64_t left = stopped; left != 0; left &= left - 1) {
       const std::size_t at = word * kChunk + static_cast<std::size_t>(std::countr_zero(left));
-      record_stop(j, alive.sum(at, sentinels_[j].lane), first + alive.ids[at], outcome);
+      const std::int32_t sum = alive.sum(at, lane);
+      if (only_labels) {
+        outcome.labels[first + alive.ids[at]] = sum >= cut.first_above ? cut.above : cut.below;
+      } else {
+        record_stop(j, sum, first + alive.ids[at], outcome);
+      }
     }
   }
   return n_stopped;
@@ -281,11 +275,13 @@ void SentinelExit::run_sliced(const RowsView& rows, std::size_t first, std::size
   Buffers& buffers = Buffers::of_this_thread();
   walker_.load(rows, first, n, scratch);
   walker_.index_columns(scratch);
-  buffers.start(n, 0, segments_[0].n_lanes);
+  std::size_t most_lanes = 0;
+  for (const Step& step : steps_) most_lanes = std::max(most_lanes, step.n_lanes);
+  buffers.start(n, 0, most_lanes);
   AliveRows alive{.scratch = scratch,
                   .stride = 0,  // keys are not read again
                   .n_columns = 0,
-                  .width = segments_[0].n_lanes,
+                  .width = 0,
                   .row_apart = 1,
                   .sum_apart = buffers.room,
                   .keys = scratch.keys.data(),
@@ -300,13 +296,17 @@ void SentinelExit::run_sliced(const RowsView& rows, std::size_t first, std::size
   };
   for (std::size_t j = 0; j < sentinels_.size() && alive.n > n_removed; ++j) {
     poll_interrupt_now_and_then();
-    alive.width = segments_[j].n_lanes;
-    if ((alive.n - n_removed) * kTreesOfMove < alive.n * segments_[j].n_trees) remove();
+    const Step& step = steps_[j];
+    alive.width = step.starts ? 0 : step.n_lanes;
+    if ((alive.n - n_removed) * kTreesOfMove < alive.n * step.n_trees) remove();
     scratch.block.n = round_up(alive.n, kChunk);
+    for (std::size_t lane = 0; step.starts && lane < step.n_lanes; ++lane) {
+      std::fill_n(alive.sums + lane * alive.sum_apart, scratch.block.n, 0);
+    }
     sliced_lanes_->add(j, *walker_.sliced(), scratch.block, alive.sums, alive.sum_apart);
-    n_removed += stop_rows(j, alive, first, test, buffers, outcome);
+    n_removed += stop_rows(j, step.lane, alive, first, test, buffers, outcome);
   }
-  alive.width = 1;
+  alive.width = 0;
   remove();
   if (alive.n == 0) return;
   scratch.block.n = round_up(alive.n, kChunk);
@@ -352,7 +352,7 @@ void SentinelExit::run_block(const RowsView& rows, std::size_t first, std::size_
   for (; j < sentinels_.size() && alive.n - n_removed > few; ++j) {
     walk(segments_[j]);
     add(segments_[j], buffers.leaves_of(segments_[j].first_tree), buffers.apart, alive.n, alive.sums);
-    n_removed += stop_rows(j, alive, first, test, buffers, outcome);
+    n_removed += stop_rows(j, sentinels_[j].lane, alive, first, test, buffers, outcome);
     if (n_removed * kWorthRemoving >= alive.n) remove();
   }
   if (n_removed > 0) remove();

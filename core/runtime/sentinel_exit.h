@@ -69,12 +69,20 @@ class SentinelExit {
     std::size_t n_lanes;              // that sentinels ahead read, which come first in a row's sums
     std::size_t width;                // the same, padded for the kernels
   };
+  // What sliced trees add before a sentinel. Sentinels come in phases: the first of a phase starts sums again, from the
+  // first tree on, and those before it add to none of its lanes, which few rows need.
+  struct Step {
+    std::size_t first_tree, n_trees;  // places in the plan
+    std::size_t n_lanes;
+    std::size_t lane;  // of the sentinel, in the sums of its phase
+    bool starts;
+  };
   struct Buffers;
 
   Leaves make_leaves(const ForestView& forest, std::span<const std::int32_t> order, std::span<const std::int32_t> lanes);
   std::size_t sort_lanes(std::size_t n_lanes);
   std::size_t rows_at_once() const;
-  // test(sentinel, alive, buffers) sets the bits of the rows that stop. This few rows or fewer finish one by one.
+  // test(sentinel, lane, alive, buffers) sets the bits of the rows that stop. This few rows or fewer finish one by one.
   template <class Test>
   void run_block(const RowsView& rows, std::size_t first, std::size_t n, std::size_t few, const Test& test,
                  const SentinelOutcome& outcome) const;
@@ -87,10 +95,10 @@ class SentinelExit {
   template <class Test>
   void run_rows(const RowsView& rows, std::size_t first, std::size_t n, std::size_t few, const Test& test,
                 const SentinelOutcome& outcome) const;
-  // Tests the rows of a block at a sentinel and answers for those that stop. Returns how many these are.
+  // Tests the rows of a block at a sentinel, by their sums in a lane, and answers for those that stop. Returns how many these are.
   template <class Test>
-  std::size_t stop_rows(std::size_t j, const AliveRows& alive, std::size_t first, const Test& test, Buffers& buffers,
-                        const SentinelOutcome& outcome) const;
+  std::size_t stop_rows(std::size_t j, std::size_t lane, const AliveRows& alive, std::size_t first, const Test& test,
+                        Buffers& buffers, const SentinelOutcome& outcome) const;
   void run_row(const RowsView& rows, std::size_t row, const SentinelOutcome& outcome) const;
   bool finish_row(const std::uint32_t* keys, std::size_t j, std::int32_t* sums, std::uint32_t* leaves, std::size_t row,
                   const SentinelOutcome& outcome) const;
@@ -111,6 +119,9 @@ class SentinelExit {
   void complete_block(const Block& block, const AliveRows& alive, std::size_t first,
                       const SentinelOutcome& outcome) const;
   void slice_lanes();
+  std::vector<Step> plan_steps() const;
+  std::vector<std::size_t> lanes_of(std::size_t first, std::size_t last) const;
+  void cut_labels();
   // The payloads by which values_ knows the leaves of a segment, that of a tree of the plan.
   const std::uint32_t* values_of(std::size_t place) const {
     return value_of_leaf_.data() + segments_[segment_of_tree_[place]].first_leaf;
@@ -132,8 +143,14 @@ class SentinelExit {
   Answers answers_, estimate_answers_;  // of sums over all trees; of scores
   std::vector<Tree> plan_;
   std::vector<std::size_t> place_of_tree_;  // in the plan, by tree of the model
-  // If trees are sliced and 16 bits are enough for lanes: what leaves add, a part for each segment before a sentinel,
-  // and the model's own sums.
+  struct LabelCut {
+    std::int32_t first_above;  // the least sum with the label `above`, unless all have the same
+    std::int64_t below, above;
+  };
+  std::vector<LabelCut> label_cuts_;  // of the estimates at each sentinel, if the forest has labels
+  // If trees are sliced and 16 bits are enough for lanes: what leaves add, a part for each step, and the model's own
+  // sums.
+  std::vector<Step> steps_;
   std::optional<SlicedLanes> sliced_lanes_;
   std::optional<SlicedSums> sliced_sums_;
 };

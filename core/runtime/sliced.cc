@@ -353,26 +353,34 @@ bool SlicedLanes::append(const Sliced& sliced, std::span<const Tree> trees, std:
   constexpr std::int64_t kMost = std::numeric_limits<std::int16_t>::max();
   const bool by_leaf = kernels().sliced_lanes.by_leaf;
   const std::size_t width = by_leaf ? (n_lanes + kLaneGroup - 1) / kLaneGroup * kLaneGroup : n_lanes;
-  parts_.push_back({trees_.size(), trees.size(), n_lanes, values_.size()});
-  std::vector<std::int64_t> largest(n_lanes);  // what kLaneTrees trees may add up to
+  parts_.push_back({pieces_.size(), 0, n_lanes});
+  std::vector<std::int64_t> largest(n_lanes), of_tree(n_lanes);  // what kLaneTrees trees may add up to, and this one
   for (std::size_t t = 0; t < trees.size(); ++t) {
-    if (t % kLaneTrees == 0) std::fill(largest.begin(), largest.end(), 0);
     const std::uint32_t* payloads = sliced.payloads(trees[t].index);
-    trees_.push_back(sliced.trees()[trees[t].index]);
     const std::size_t first = values_.size();
     values_.resize(first + width * kMaxSlicedLeaves);
     for (std::size_t lane = 0; lane < n_lanes; ++lane) {
-      std::int64_t largest_of_tree = 0;
+      of_tree[lane] = 0;
       for (std::size_t leaf = 0; leaf < kMaxSlicedLeaves; ++leaf) {
-        const std::int32_t value = lane_of(payloads[leaf], lane);
-        largest_of_tree = std::max(largest_of_tree, std::abs(std::int64_t{value}));
-        if (largest_of_tree > kMost) return false;
+        const std::int32_t value = lane_of(t, payloads[leaf], lane);
+        of_tree[lane] = std::max(of_tree[lane], std::abs(std::int64_t{value}));
+        if (of_tree[lane] > kMost) return false;
         values_[first + (by_leaf ? leaf * width + lane : lane * kMaxSlicedLeaves + leaf)] =
             static_cast<std::int16_t>(value);
       }
-      largest[lane] += largest_of_tree;
-      if (largest[lane] > kMost) return false;
     }
+    bool fits = true;
+    for (std::size_t lane = 0; lane < n_lanes; ++lane) fits &= largest[lane] + of_tree[lane] <= kMost;
+    Part& part = parts_.back();
+    const bool is_whole = part.n_pieces > 0 && pieces_.back().n_trees % kLaneTrees == 0;
+    if (part.n_pieces == 0 || (!fits && !is_whole)) {
+      pieces_.push_back({trees_.size(), 0, first});
+      ++part.n_pieces;
+    }
+    if (!fits || is_whole) std::fill(largest.begin(), largest.end(), 0);
+    for (std::size_t lane = 0; lane < n_lanes; ++lane) largest[lane] += of_tree[lane];
+    trees_.push_back(sliced.trees()[trees[t].index]);
+    ++pieces_.back().n_trees;
   }
   return true;
 }
@@ -380,8 +388,10 @@ bool SlicedLanes::append(const Sliced& sliced, std::span<const Tree> trees, std:
 void SlicedLanes::add(std::size_t part, const Sliced& sliced, const Block& block, std::int32_t* sums,
                       std::size_t apart) const {
   const Part& of = parts_[part];
-  kernels().sliced_lanes.add({trees_.data() + of.first_tree, of.n_trees}, sliced.program(), block.ranks, block.n,
-                             values_.data() + of.first_value, of.n_lanes, sums, apart);
+  for (const Piece& piece : std::span(pieces_).subspan(of.first_piece, of.n_pieces)) {
+    kernels().sliced_lanes.add({trees_.data() + piece.first_tree, piece.n_trees}, sliced.program(), block.ranks, block.n,
+                               values_.data() + piece.first_value, of.n_lanes, sums, apart);
+  }
 }
 
 }  // namespace scurry

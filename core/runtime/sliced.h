@@ -91,11 +91,11 @@ class SlicedSums {
 };
 
 // What the leaves of sliced trees add to a few sums of integers, if 16 bits are enough. Trees come in parts, which add to
-// more or fewer of the sums.
+// more or fewer of the sums; a tree may be in several.
 class SlicedLanes {
  public:
-  // What the leaf with a payload adds to a sum.
-  using LaneOf = std::function<std::int32_t(std::uint32_t payload, std::size_t lane)>;
+  // What the leaf with a payload adds to a sum, in a tree of the part.
+  using LaneOf = std::function<std::int32_t(std::size_t tree, std::uint32_t payload, std::size_t lane)>;
   // Appends a part: trees that add to the first n_lanes sums. Returns whether 16 bits are enough.
   bool append(const Sliced& sliced, std::span<const Tree> trees, std::size_t n_lanes, const LaneOf& lane_of);
 
@@ -104,11 +104,16 @@ class SlicedLanes {
   std::size_t bytes() const { return values_.size() * sizeof(std::int16_t) + trees_.size() * sizeof(SlicedTree); }
 
  private:
+  // Trees whose sums, over kLaneTrees of them at a time, fit 16 bits.
+  struct Piece {
+    std::size_t first_tree, n_trees, first_value;
+  };
   struct Part {
-    std::size_t first_tree, n_trees, n_lanes, first_value;
+    std::size_t first_piece, n_pieces, n_lanes;
   };
 
   std::vector<SlicedTree> trees_;
+  std::vector<Piece> pieces_;
   std::vector<Part> parts_;
   AlignedVector<std::int16_t> values_;  // see SlicedLaneKernels
 };

@@ -2,12 +2,43 @@
 #include "runtime/top_ranks.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <numeric>
 
 namespace scurry {
+namespace {
+
+// The k-th largest of some numbers, more than k, and the one after it. The numbers may change their places.
+struct Neighbours {
+  std::int32_t kth, next;
+};
+
+Neighbours select(std::span<std::int32_t> numbers, std::size_t k) {
+  constexpr std::size_t kFew = 16;
+  // From the end that is nearer; ~ turns the order round.
+  const bool from_below = numbers.size() - k < k;
+  const std::size_t n_kept = (from_below ? numbers.size() - k : k) + 1;
+  if (n_kept > kFew) {
+    const auto kth = numbers.begin() + static_cast<std::ptrdiff_t>(k) - 1;
+    std::nth_element(numbers.begin(), kth, numbers.end(), std::greater<>());
+    return {*kth, *std::max_element(kth + 1, numbers.end())};
+  }
+  std::int32_t kept[kFew];  // the largest so far, falling
+  std::size_t n = 0;
+  for (const std::int32_t number : numbers) {
+    const std::int32_t x = from_below ? ~number : number;
+    if (n == n_kept && x <= kept[n - 1]) continue;
+    std::size_t at = n < n_kept ? n++ : n - 1;
+    for (; at > 0 && kept[at - 1] < x; --at) kept[at] = kept[at - 1];
+    kept[at] = x;
+  }
+  return from_below ? Neighbours{~kept[n - 1], ~kept[n - 2]} : Neighbours{kept[n - 2], kept[n - 1]};
+}
+
+}  // namespace
 
 void TopRanks::start(const TopK& top, std::span<const std::int64_t> offset, std::size_t first) {
   top_ = top;
@@ -23,54 +54,62 @@ void TopRanks::start(const TopK& top, std::span<const std::int64_t> offset, std:
   n_open_.assign(n_queries, top.k);
   sums_.resize(offset_.back());
   n_sums_.resize(n_queries);
-  worst_.resize(n_queries);
-  next_.resize(n_queries);
+  bounds_.resize(n_queries);
 }
 
 void TopRanks::test(const AliveRows& alive, std::size_t lane, double limit, const std::uint64_t* removed,
                     std::uint64_t* stopped) {
-  const auto is_in = [&](std::size_t at) { return ((removed[at / kChunk] >> (at % kChunk)) & 1) == 0; };
-  const std::size_t n_queries = n_open_.size();
-  std::fill(n_sums_.begin(), n_sums_.end(), 0u);
-  for (std::size_t at = 0; at < alive.n; ++at) {
-    if (!is_in(at)) continue;
-    const std::uint32_t q = query_of_[alive.ids[at]];
-    sums_[offset_[q] + n_sums_[q]++] = alive.sum(at, lane);
-  }
-  for (std::size_t q = 0; q < n_queries; ++q) {
-    if (n_sums_[q] <= n_open_[q]) continue;
-    std::int32_t *const begin = sums_.data() + offset_[q], *const end = begin + n_sums_[q];
-    // With every place taken, nobody is good enough.
-    worst_[q] = std::numeric_limits<std::int64_t>::max() / 2;
-    std::int32_t* const next = begin + n_open_[q];
-    if (next > begin) {
-      std::nth_element(begin, next - 1, end, std::greater<>());
-      worst_[q] = *(next - 1);
+  // Copies, because the compiler must assume that writing sums could change the originals.
+  const std::uint32_t *query_of = query_of_.data(), *ids = alive.ids;
+  const std::int32_t* sums_of_lane = alive.sums + lane * alive.sum_apart;
+  const std::size_t *offset = offset_.data(), row_apart = alive.row_apart, n_queries = n_open_.size();
+  std::uint32_t* n_sums = n_sums_.data();
+  std::int32_t* sums = sums_.data();
+  const auto for_each_in = [&](const auto& work) {
+    for (std::size_t first = 0; first < alive.n; first += kChunk) {
+      const std::size_t n_here = std::min(kChunk, alive.n - first);
+      std::uint64_t in = ~removed[first / kChunk];
+      if (n_here < kChunk) in &= (std::uint64_t{1} << n_here) - 1;
+      for (; in != 0; in &= in - 1) {
+        const std::size_t at = first + static_cast<std::size_t>(std::countr_zero(in));
+        work(at, query_of[ids[at]], sums_of_lane[at * row_apart]);
+      }
     }
-    if (top_.as_set) next_[q] = *std::max_element(next, end);
+  };
+  std::fill_n(n_sums, n_queries, 0u);
+  for_each_in([=](std::size_t, std::uint32_t q, std::int32_t sum) { sums[offset[q] + n_sums[q]++] = sum; });
+  // Sums are integers: more than the limit apart is more than the largest integer below it.
+  constexpr double kFarApart = 0x1p40;
+  const auto apart = static_cast<std::int64_t>(
+      std::isnan(limit) ? kFarApart : std::floor(std::clamp(limit, -kFarApart, kFarApart)));
+  constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::min();
+  constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t q = 0; q < n_queries; ++q) {
+    const std::span<std::int32_t> of_query(sums + offset[q], n_sums[q]);
+    Bounds& bounds = bounds_[q];
+    if (of_query.size() <= n_open_[q]) {
+      bounds = {kAll, top_.as_set ? kAll : kNone};  // nobody is out
+    } else if (n_open_[q] == 0) {
+      // With every place taken, nobody is good enough, unless nobody leaves.
+      bounds = {limit < kFarApart ? kNone : kAll, kNone};
+    } else {
+      const auto [kth, next] = select(of_query, n_open_[q]);
+      bounds = {std::int64_t{kth} - apart, top_.as_set ? std::int64_t{next} + apart : kNone};
+    }
   }
   std::fill_n(stopped, alive.n / kChunk + 1, 0u);
-  for (std::size_t at = 0; at < alive.n; ++at) {
-    if (!is_in(at)) continue;
-    const std::uint32_t id = alive.ids[at], q = query_of_[id];
-    const std::int64_t sum = alive.sum(at, lane);
-    Side side = Side::kStayed;
-    if (n_sums_[q] <= n_open_[q]) {
-      if (top_.as_set) side = Side::kIn;
-    } else if (static_cast<double>(worst_[q] - sum) > limit) {
-      side = Side::kOut;
-    } else if (top_.as_set && static_cast<double>(sum - next_[q]) > limit) {
-      side = Side::kIn;
-    }
-    if (side == Side::kStayed) continue;
-    side_[id] = side;
+  const Bounds* bounds = bounds_.data();
+  for_each_in([=, this](std::size_t at, std::uint32_t q, std::int32_t sum) {
+    const bool is_out = sum < bounds[q].out_below;
+    if (!is_out && sum <= bounds[q].in_above) return;
+    side_[ids[at]] = is_out ? Side::kOut : Side::kIn;
     stopped[at / kChunk] |= std::uint64_t{1} << (at % kChunk);
-  }
+  });
   // Places are counted after all documents of a query were compared with the same ones.
   for (std::size_t at = 0; top_.as_set && at < alive.n; ++at) {
-    const std::uint32_t id = alive.ids[at];
+    const std::uint32_t id = ids[at];
     const bool has_left = ((stopped[at / kChunk] >> (at % kChunk)) & 1) != 0;
-    if (has_left && side_[id] == Side::kIn) --n_open_[query_of_[id]];
+    if (has_left && side_[id] == Side::kIn) --n_open_[query_of[id]];
   }
 }
 

@@ -39,10 +39,14 @@ class TopRanks {
   std::vector<std::uint32_t> query_of_;  // by row of the block
   std::vector<Side> side_;
   std::vector<std::size_t> n_open_;  // places of the k best that are not taken
-  // Of each query at a sentinel: sums of the documents still in, their number, the k-th best and the next.
+  // Of each query at a sentinel: sums of the documents still in, and their number.
   std::vector<std::int32_t> sums_;
-  std::vector<std::size_t> n_sums_;
-  std::vector<std::int64_t> worst_, next_;
+  std::vector<std::uint32_t> n_sums_;
+  // Documents of a query with smaller and with larger sums leave.
+  struct Bounds {
+    std::int64_t out_below, in_above;
+  };
+  std::vector<Bounds> bounds_;
 };
 
 }  // namespace scurry

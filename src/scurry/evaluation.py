@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scurry.checks import check_count, check_numbers
 from scurry.costs import FeatureCosts, count_uses, feature_uses
 from scurry.errors import InputError
-from scurry.forest.structure import label_codes
+from scurry.forest import label_codes
 from scurry.importers import from_model
 from scurry.predictor import Predictor
 

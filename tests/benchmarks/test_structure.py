@@ -22,7 +22,7 @@ def test_rules_are_told_apart_in_few_places(structure):
 
 def test_sites_and_names_are_found(structure):
     text = "def f(x):\n    match x:\n        case ExitRule():\n            return isinstance(x, (LeaderRule, int))\n"
-    source = structure.Source("scurry.verbs.toy", "verbs/toy.py", text, ast.parse(text))
+    source = structure.Source("scurry.verbs.toy", Path("toy.py"), "verbs/toy.py", text, ast.parse(text), frozenset())
     sites, elsewhere, naming = structure._rules([source])
     assert (sites.value, elsewhere.value, naming.value) == (2, 2, 1)
     assert sites.behind == ["verbs/toy.py:3", "verbs/toy.py:4"]

@@ -1,5 +1,9 @@
-"""The command line as its user meets it: help, exit codes, and one line for every mistake."""
+"""The command line as its user meets it: help, exit codes, and one line for every mistake.
 
+Progress on a terminal, and tables of names.
+"""
+
+import io
 import json
 import re
 import subprocess
@@ -8,9 +12,11 @@ from importlib.metadata import version
 
 import pytest
 import typer
+from rich.console import Console
 
 import scurry
 from scurry import cli
+from scurry.cli import program
 from scurry.errors import InputError, OutputError
 
 COMMANDS = [command.name for command in typer.main.get_command(cli.load_program().app).commands.values()]
@@ -114,3 +120,35 @@ def test_it_runs_as_a_module(module):
     ran = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert scurry.__version__ in ran.stdout
+
+
+def test_progress_shows_only_what_takes_time(monkeypatch):
+    shown = io.StringIO()
+    monkeypatch.setattr(program, "console", lambda stderr: Console(file=shown, force_terminal=True, width=80))
+    with program.show_progress("Scoring") as update:
+        update(1, 2)
+    assert shown.getvalue() == ""
+    monkeypatch.setattr(program, "_PATIENCE_S", 0.0)
+    with program.show_progress("Scoring") as update:
+        update(1, 2, "at work")
+        while "at work" not in shown.getvalue():
+            pass
+        update(1, 2)
+        while "50%" not in shown.getvalue():
+            pass
+    assert "Scoring" in shown.getvalue()
+
+
+def test_progress_is_for_terminals(monkeypatch, capsys):
+    monkeypatch.setattr(program, "_PATIENCE_S", 0.0)
+    with program.show_progress("Scoring") as update:
+        update(1, 2)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_tables_show_text_literally_and_cut_long_lists():
+    shown = io.StringIO()
+    Console(file=shown, width=40).print(program.make_pairs({"column": "[red]age[/red]"}))
+    assert shown.getvalue().split() == ["column", "[red]age[/red]"]
+    assert program.list_first(range(5)) == "0, 1, 2, 3, 4"
+    assert program.list_first(range(6)) == "0, 1, 2, 3, 4, …"

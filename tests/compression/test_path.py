@@ -6,7 +6,7 @@ from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegress
 
 import scurry
 from scurry.compression.path import Compressor, Step, list_steps, n_distinct_splits, packed_size
-from scurry.forest.files.values import average_leaves
+from scurry.forest.files.packed import average_leaves
 
 RNG = np.random.default_rng(2)
 X = RNG.normal(size=(1500, 5)).astype(np.float32)

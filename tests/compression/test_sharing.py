@@ -6,7 +6,7 @@ from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier
 
 import scurry
 from scurry.compression import share_counts, share_probabilities, share_thresholds, share_values
-from scurry.forest.files.values import leaf_counts
+from scurry.forest.files.packed import leaf_counts
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 4)).astype(np.float32)

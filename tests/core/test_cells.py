@@ -6,8 +6,7 @@ import pytest
 import scurry
 from scurry import _core
 from scurry.forest import reference
-from scurry.runners.cells import CellRunner
-from scurry.verbs.planners.by_bounds import find_cells
+from scurry.runners.cells import CellRunner, find_cells
 from support.bounded_forests import all_inputs, bounded_forest
 from support.levels import LEVELS, run_script
 
@@ -15,7 +14,7 @@ SCRIPT = """
 import numpy as np, scurry
 from scurry.forest import reference
 from scurry.runners.cells import CellRunner
-from scurry.verbs.planners.by_bounds import find_cells
+from scurry.runners.cells import find_cells
 from support.bounded_forests import all_inputs, bounded_forest
 
 print(scurry._core.kernels())

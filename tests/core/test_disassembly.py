@@ -13,7 +13,7 @@ TOP = Path(__file__).parents[2]
 FILES = sorted(path.stem for path in KERNELS.glob("*.cc") if path.stem != "dispatch")
 
 # Loops that follow one row from node to node or look up one number per row: there is nothing to do at once.
-ONE_BY_ONE = {"rank_row", "find_extremes", "add_doubles", "walk_row", "walk_one_row", "take_steps"}
+ONE_BY_ONE = {"rank_row", "find_extremes", "add_doubles", "look_up", "walk_row", "walk_one_row", "take_steps"}
 VECTORS_ALL_THE_SAME = {("symmetric", "add_doubles"), ("sliced", "walk_row")}
 # Without registers of eight numbers, trees are walked, and no instruction picks bytes of a register.
 ONE_BY_ONE_IN_FOUR_LANES = {("walk", "walk_tree"), ("walk", "descend_tree"), ("sliced", "walk_row")}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from scurry import datasets
-from scurry.datasets import files as dataset_files
+from scurry.datasets import catalogue
 from scurry.errors import FormatError, InputError, ScurryError
 from support.tiny_dataset import TINY, TINY_X, assert_tiny
 
@@ -86,7 +86,7 @@ def server(monkeypatch):
     thread.start()
     monkeypatch.setattr("sklearn.datasets._openml.urlopen", lambda ask: urlopen(here + urlparse(ask.full_url).path))
     monkeypatch.setattr("time.sleep", lambda seconds: None)
-    monkeypatch.setattr(dataset_files, "UCI_URL", here + "/static/public/{}/data.csv")
+    monkeypatch.setattr(catalogue, "UCI_URL", here + "/static/public/{}/data.csv")
     yield pages, requested
     http.shutdown()
     thread.join()

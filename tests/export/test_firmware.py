@@ -15,7 +15,7 @@ from sklearn.ensemble import (
 
 import scurry
 from scurry.export import LAYOUTS, replay, to_c
-from scurry.export.c.selftest import make_probes
+from scurry.export.c.model import make_probes
 from scurry.export.lowered import Lowered, lower
 from scurry.forest import as_rows
 from support.emulator import ARM, INSTRUCTION_NS, RISCV, Board, Sweep, mean_steps, replay_nodes, sweep

@@ -15,8 +15,8 @@ from sklearn.ensemble import (
 
 import scurry
 from scurry.errors import FormatError, InputError, MissingDependencyError
-from scurry.export import LAYOUTS, columns, lowered, to_c, verify
-from scurry.export.c.selftest import make_probes
+from scurry.export import LAYOUTS, comparisons, lowered, to_c, verify
+from scurry.export.c.model import make_probes
 from scurry.export.replay import find_leaves, run_trees
 from scurry.export.verification import _DRAW_STEP
 from scurry.forest import reference
@@ -209,7 +209,9 @@ class TestTheSourceForest:
         assert export.agreement[0] == 1.0
         assert verify(tmp_path, rows).n_changed_labels == 0
         # A threshold that is not lowered sends rows on it to the wrong side. The C code and the tables still agree.
-        monkeypatch.setattr(columns, "_round_down", lambda forest, nodes: forest.threshold[nodes].astype(np.float32))
+        monkeypatch.setattr(
+            comparisons, "_round_down", lambda forest, nodes: forest.threshold[nodes].astype(np.float32)
+        )
         to_c(forest, tmp_path, layout="float32")
         result = verify(tmp_path, rows)
         assert result.n_mismatches == 0

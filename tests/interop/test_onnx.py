@@ -82,7 +82,7 @@ def test_random_trees_of_every_mode(seed):
     is_text = "classlabels_strings" in node.attributes
     graph = graph_of(node, kind, outputs=node.outputs, label=8 if is_text else 7)
     content = write_graph(graph, "test", "1")
-    forest = scurry.importers.onnx.model.import_bytes(content)
+    forest = scurry.importers.onnx.import_bytes(content)
     rows = rows_for(rng, 5000, dtype)
     labels, scores = run(content, rows)
     if labels is None:
@@ -113,7 +113,7 @@ def test_onnxruntime_cuts_fractions_off_in_sets_with_large_members(largest):
     )
     rows = np.zeros((4, 4), np.float32)
     rows[:, 0] = [2, 2.5, 3, largest]
-    ours = scurry.importers.onnx.model.import_bytes(content).predict(rows)
+    ours = scurry.importers.onnx.import_bytes(content).predict(rows)
     assert ours.tolist() == [1, 2, 2, 1]
     assert run(content, rows)[1][:, 0].tolist() == [1, 2 if largest < 31 else 1, 2, 1]
 

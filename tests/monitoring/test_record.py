@@ -9,7 +9,7 @@ import pytest
 import scurry
 from scurry.errors import FormatError, InputError, MissingFileError
 from scurry.forest.files.storage import container_bytes, container_of
-from scurry.monitoring.draws import Draws
+from scurry.monitoring.counting import Draws
 from scurry.monitoring.record import KIND, Record
 from scurry.promises import Accuracy
 from support.calibration_rows import two_classes

@@ -1,3 +1,5 @@
+"""What may be done after an alarm."""
+
 import threading
 import warnings
 
@@ -6,7 +8,7 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 import scurry
-from scurry.errors import InputError, ScurryWarning
+from scurry.errors import InfeasibleError, InputError, ScurryWarning
 from scurry.monitoring.record import Record
 from support.calibration_rows import two_classes
 
@@ -216,3 +218,30 @@ def test_rows_that_are_counted_while_a_state_is_saved_are_in_the_next_one(fast, 
     monkeypatch.setattr(Record, "write", staticmethod(write_slowly))
     watch.save(tmp_path / "w")
     assert scurry.Watch.load(tmp_path / "w", fast).state == before
+
+
+class TestRecalibration:
+    def test_rows_since_the_alarm_certify_a_new_predictor(self, fast, draw_drifted, drifted):
+        watch = scurry.watch(fast, share=1.0, random_state=0, on_alarm=lambda state: None)
+        watch.predict(drifted[:400])
+        with pytest.raises(InfeasibleError, match=r"since the alarm are too few.*are missing") as caught:
+            watch.recalibrate()
+        assert caught.value.n_rows_needed >= 2 * fast.promise.rows_needed()
+        watch.predict(draw_drifted(5000, 8))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # some rows were drawn twice
+            new = watch.recalibrate(random_state=0)
+        assert new.promise == fast.promise
+        fresh = draw_drifted(20_000, 9)
+        assert (new.predict(fresh) != new.forest.predict(fresh)).mean() <= 0.02 < 0.09
+
+    def test_without_kept_rows_there_is_nothing_to_calibrate_on(self, fast, rows):
+        watch = watch_all(fast, rows, share=1.0, keep_rows=False)
+        with pytest.raises(InputError, match="keep_rows=True"):
+            watch.recalibrate()
+        assert "no shadow rows are kept" in watch.explain().describe()
+
+    def test_only_so_many_rows_are_kept(self, fast, rows):
+        watch = watch_all(fast, rows, share=1.0, keep_rows=1000)
+        watch._counting.evaluate()
+        assert watch._record.kept.numbers.tolist() == list(range(3000, 4000))

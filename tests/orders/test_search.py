@@ -1,25 +1,37 @@
+"""Optimal order: exact on grids of every shape, within its memory, and refused where it does not fit."""
+
 import itertools
 import json
+import logging
+import math
 import os
+import shlex
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.datasets import load_breast_cancer, load_digits
-from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 
 import scurry
-from scurry import Forest, _core
-from scurry.errors import InputError
+from scurry import Forest, _core, stopping
+from scurry.errors import InfeasibleError, InputError
 from scurry.orders import ORDERS, accuracy_curve, find
 from scurry.orders import search as search_module
 from scurry.orders.ordering_set import OrderingSet
-from scurry.orders.search import find_auto, mean_loss
-from support.order_oracle import Oracle, states
+from scurry.orders.search import find_auto, mean_loss, measure_ambiguity, rank, rank_by_drep
+from support.order_oracle import Oracle, least_sum, node_path, node_values, states
 from support.strategies import complete_forest, trees
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("orders_*.json"))
@@ -423,3 +435,289 @@ def test_same_orders_whatever_the_vector_instructions():
     ]
     assert outputs[0][-1] == "portable"
     assert outputs[0][:-1] == outputs[1][:-1] == outputs[2][:-1]
+
+
+class TestOptimal:
+    @pytest.mark.parametrize("n_classes", [2, 3, 5])
+    def test_larger_grids(self, n_classes):
+        forest = complete_forest(n_trees=5, depth=4, n_columns=n_classes, seed=n_classes)
+        rng = np.random.default_rng(0)
+        X, y = rng.normal(size=(200, 6)).astype(np.float32), rng.integers(0, n_classes, 200)
+        oracle = Oracle(forest, X, y)
+        losses = oracle.losses()
+        for order, sign in (("optimal", 1), ("unoptimal", -1)):
+            found = find(forest, X, y, order=order)
+            assert sign * (200 - np.array(oracle.curve(found.steps))).sum() == least_sum(sign * losses)
+
+    def test_many_slices_and_threads(self):
+        # 7^7 states are swept in several slices, which two threads prepare in turn.
+        forest = complete_forest(n_trees=7, depth=6, n_columns=2, seed=3)
+        rng = np.random.default_rng(1)
+        X, y = rng.normal(size=(8, 6)).astype(np.float32), rng.integers(0, 2, 8)
+        oracle = Oracle(forest, X, y)
+        best = least_sum(oracle.losses())
+        for n_threads in (1, 2, 3):
+            steps = find(forest, X, y, order="optimal", n_threads=n_threads).steps
+            assert (8 - np.array(oracle.curve(steps))).sum() == best
+
+    def test_says_beforehand_what_it_needs(self, digits, caplog):
+        forest, X, y = digits
+        calls = []
+        with caplog.at_level(logging.INFO, logger="scurry"):
+            find(forest, X, y, order="optimal", progress=lambda n_done, n_total: calls.append((n_done, n_total)))
+        assert calls[0] == (0, 78_125)
+        assert calls[-1] == (78_125, 78_125)
+        assert calls == sorted(calls)
+        assert "optimal order: 78,125 states, " in caplog.text
+        assert "MB, about " in caplog.text
+
+    @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak of a process is read from Linux")
+    @pytest.mark.skipif("SCURRY_SANITIZED" in os.environ, reason="AddressSanitizer keeps what was freed")
+    @pytest.mark.parametrize(("n_classes", "n_threads"), [(2, 1), (12, 2), (0, 1)])
+    def test_uses_no_more_memory_than_it_says(self, n_classes, n_threads):
+        script = f"""
+            import logging, numpy as np, scurry
+            from pathlib import Path
+            from scurry.orders import find
+            from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+            def memory(field):
+                lines = Path("/proc/self/status").read_text().splitlines()
+                return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+
+            rng = np.random.default_rng(0)
+            X = rng.normal(size=(24_000 // max({n_classes}, 1), 6)).astype(np.float32)
+            if {n_classes}:
+                y = rng.integers(0, {n_classes}, len(X))
+                model = RandomForestClassifier(5, max_depth=4, random_state=0).fit(X, y)
+            else:
+                y = rng.normal(size=len(X))
+                model = RandomForestRegressor(4, max_depth=3, random_state=0).fit(X, y)
+            forest, said = scurry.from_model(model), []
+            find(forest, X, y, order="backward-squirrel")
+            Path("/proc/self/clear_refs").write_text("5")
+            before = memory("VmRSS")
+            log = logging.getLogger("scurry")
+            log.setLevel(logging.INFO)
+            log.addFilter(lambda record: said.append(record.getMessage()) or True)
+            find(forest, X, y, order="optimal", n_threads={n_threads})
+            print(memory("VmHWM") - before, said[0].split(", ")[-2])
+        """
+        run = [sys.executable, "-c", textwrap.dedent(script)]
+        used, said, unit = subprocess.run(run, capture_output=True, text=True, check=True).stdout.split()
+        announced = float(said) * {"kB": 1e3, "MB": 1e6}[unit]
+        assert int(used) <= announced
+
+    @pytest.mark.parametrize("n_classes", [2, 3])
+    def test_trees_that_change_their_mind_entirely(self, n_classes):
+        """What both together may add to a margin is twice what a margin can be."""
+        one, other = np.eye(n_classes)[:2]
+        stump = {"feature": [0, -1, -1], "threshold": [0.0] * 3, "left": [1, -1, -1], "right": [2, -1, -1]}
+        forest = Forest.from_trees([stump | {"value": [one, one, other]}, stump | {"value": [other, one, other]}])
+        X = np.linspace(-1, 1, 21)[:, None]
+        y = (X[:, 0] > 0).astype(int)
+        steps = find(forest, X, y, order="optimal").steps
+        right = {order: accuracy_curve(forest, order, X, y).sum() for order in ((0, 1), (1, 0))}
+        assert accuracy_curve(forest, steps, X, y).sum() == max(right.values())
+
+    def test_more_threads_than_the_system_gives(self):
+        """Where no thread can be started (their stacks would not fit any memory), the calling one does all the work."""
+        script = """
+            import numpy as np
+            from scurry.orders import find
+            from support.strategies import complete_forest
+
+            forest = complete_forest(n_trees=8, depth=6, n_columns=2)
+            X, y = np.random.default_rng(0).normal(size=(20, 6)), np.arange(20) % 2
+            steps = [find(forest, X, y, order="optimal", n_threads=n).steps for n in (1, 4)]
+            print(np.array_equal(*steps))
+        """
+        limited = f"ulimit -s {2**37}; exec {sys.executable} -c {shlex.quote(textwrap.dedent(script))}"
+        tests = str(Path(__file__).parents[1])
+        path = os.pathsep.join(filter(None, [tests, os.environ.get("PYTHONPATH")]))
+        environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+        run = subprocess.run(["sh", "-c", limited], env=environment, capture_output=True, text=True)
+        assert run.stdout.strip() == "True", run.stderr
+
+    def test_progress_may_stop_the_search(self):
+        forest = complete_forest(n_trees=8, depth=6, n_columns=2)
+        rng = np.random.default_rng(1)
+        X, y = rng.normal(size=(3000, 6)).astype(np.float32), rng.integers(0, 2, 3000)
+
+        def stop(n_done, n_total):
+            if n_done > 0:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            find(forest, X, y, order="optimal", n_threads=2, progress=stop)
+
+    def test_refuses_what_does_not_fit(self):
+        forest = complete_forest(n_trees=12, depth=8, n_columns=2)
+        X, y = np.zeros((10, 6), np.float32), np.zeros(10, int)
+        with pytest.raises(InfeasibleError) as refused:
+            find(forest, X, y, order="optimal")
+        message = str(refused.value)
+        assert "12 trees of depth 8 has 2.82e+11 states" in message
+        assert "its first 10 trees or all 12 trees cut at depth 5" in message
+        assert 'order="auto"' in message
+        assert refused.value.achievable > 2**33
+        with pytest.raises(InfeasibleError, match="its first 5 trees"):
+            find(forest, X, y, order="unoptimal", max_memory=120_000)
+        with pytest.raises(InfeasibleError, match=r"max_memory = 1 B\. Use"):
+            find(forest, X, y, order="optimal", max_memory=1)
+
+
+@st.composite
+def problems_of_rankings(draw):
+    n_classes = draw(st.integers(2, 4))
+    forest = Forest.from_trees(
+        draw(st.lists(trees(2, n_classes, 9), min_size=1, max_size=7)),
+        n_features=2,
+        aggregation=draw(st.sampled_from(["mean", "vote"])),
+    )
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n_rows = draw(st.integers(1, 15))
+    X = rng.choice(np.array([-2.0, 0.0, 0.1, 0.2, 1.0, 4.0], np.float32), (n_rows, 2))
+    return forest, X, rng.integers(0, n_classes, n_rows)
+
+
+def leaf_fractions(forest, X):
+    """P of shape (n_trees, n_rows, n_classes)."""
+    values = node_values(forest)
+    return np.array([values[node_path(forest, X, tree)[-1]] for tree in range(forest.n_trees)])
+
+
+def fixed(forest, X):
+    return np.floor(leaf_fractions(forest, X) * 2.0 ** (29 - math.ceil(math.log2(forest.n_trees))) + 0.5)
+
+
+def errors_of(sums, y):
+    return int((sums.argmax(axis=-1) != y).sum())
+
+
+def reduced_error(P, y):
+    chosen, total = [], np.zeros(P.shape[1:])
+    while len(chosen) < len(P):
+        rest = [m for m in range(len(P)) if m not in chosen]
+        chosen.append(min(rest, key=lambda m: (errors_of(total + P[m], y), m)))
+        total = total + P[chosen[-1]]
+    return chosen
+
+
+def diverse(P, y, rho):
+    chosen = [min(range(len(P)), key=lambda m: (errors_of(P[m], y), m))]
+    while len(chosen) < len(P):
+        total = sum(P[m] for m in chosen)
+        rest = [m for m in range(len(P)) if m not in chosen]
+        alike = {m: int((P[m].argmax(axis=1) == total.argmax(axis=1)).sum()) for m in rest}
+        different = sorted(rest, key=lambda m: (alike[m], m))[: math.ceil(rho * len(rest))]
+        chosen.append(min(different, key=lambda m: (errors_of(total + P[m], y), m)))
+    return chosen
+
+
+class TestAgainstDefinitions:
+    @settings(max_examples=80, deadline=None)
+    @given(problems_of_rankings())
+    def test_individual_and_reduced_error(self, problem):
+        forest, X, y = problem
+        ordering, P = OrderingSet.of(forest, X, y), fixed(forest, X)
+        by_error = sorted(range(forest.n_trees), key=lambda m: (errors_of(P[m], y), m))
+        assert rank(ordering, "ie").tolist() == by_error
+        assert rank(ordering, "re").tolist() == reduced_error(P, y)
+
+    @settings(max_examples=80, deadline=None)
+    @given(problems_of_rankings(), st.sampled_from([0.2, 0.25, 0.5, 1.0]))
+    def test_drep(self, problem, rho):
+        forest, X, y = problem
+        assert rank_by_drep(OrderingSet.of(forest, X, y), rho).tolist() == diverse(fixed(forest, X), y, rho)
+
+    def test_all_different_trees_make_drep_reduced_error(self):
+        X, y = load_digits(return_X_y=True)
+        forest = scurry.from_model(RandomForestClassifier(9, max_depth=4, random_state=0).fit(X[:500], y[:500]))
+        ordering = OrderingSet.of(forest, X[500:900], y[500:900])
+        assert rank_by_drep(ordering, 1.0).tolist() == rank(ordering, "re").tolist()
+
+    @settings(max_examples=40, deadline=None)
+    @given(problems_of_rankings())
+    def test_measure_ambiguity(self, problem):
+        forest, X, y = problem
+        P = leaf_fractions(forest, X)
+        C = P.shape[2]
+        ordering = OrderingSet.of(forest, X, y)
+        assert (np.diff(measure_ambiguity(ordering)[rank(ordering, "ea")]) >= 0).all(), "the least ambiguous first"
+        for m, found in enumerate(measure_ambiguity(OrderingSet.of(forest, X, y))):
+            expected = 0.0
+            for i in range(len(X)):
+                for c in range(C):
+                    expected += (P[m, i, c] - P[:, i, c].mean()) ** 2
+                    if c == y[i]:
+                        expected += C**-2 * math.exp(-P[m, i, c] / C)
+                    else:
+                        expected += C**-2 * (C - 1) ** -2 * math.exp(P[m, i, c] / (C * (C - 1)))
+            assert found == pytest.approx(expected, rel=1e-12)
+
+    def test_qwyc_is_the_order_of_algorithm_1(self):
+        X, y = load_digits(return_X_y=True)
+        y = (y >= 5).astype(int)
+        model = RandomForestClassifier(15, max_depth=4, random_state=0).fit(X[:700], y[:700])
+        scores = np.stack([tree.predict_proba(X[700:])[:, 1] - 0.5 for tree in model.estimators_], axis=1)
+        rule = stopping.qwyc(scores, max_disagreement=0.005, spending="upfront", sides="negative-first")
+        forest = scurry.from_model(model)
+        order = rule.order.tolist()
+        assert rank(OrderingSet.of(forest, X[700:], y[700:]), "qwyc").tolist() == order
+        steps = find(forest, X[700:], y[700:], order="depth-qwyc").steps
+        assert steps.tolist() == [tree for tree in order for _ in range(forest.tree_depth[tree])]
+
+
+class TestLayouts:
+    def test_depth_and_breadth(self):
+        X, y = load_digits(return_X_y=True)
+        model = RandomForestClassifier(6, max_leaf_nodes=9, random_state=0).fit(X[:500], y[:500])
+        forest = scurry.from_model(model)
+        assert len(set(forest.tree_depth.tolist())) > 1
+        order = rank(OrderingSet.of(forest, X[500:800], y[500:800]), "re")
+        depth = [tree for tree in order for _ in range(forest.tree_depth[tree])]
+        breadth = [tree for level in range(forest.max_depth) for tree in order if forest.tree_depth[tree] > level]
+        assert find(forest, X[500:800], y[500:800], order="depth-re").steps.tolist() == depth
+        assert find(forest, X[500:800], y[500:800], order="breadth-re").steps.tolist() == breadth
+
+
+class TestOtherModels:
+    def test_boosted_classifier(self):
+        X, y = load_digits(return_X_y=True)
+        y = (y >= 5).astype(int)
+        model = GradientBoostingClassifier(n_estimators=12, max_depth=2, random_state=0).fit(X[:700], y[:700])
+        forest = scurry.from_model(model)
+        ordering = OrderingSet.of(forest, X[700:], y[700:])
+        start = model._raw_predict_init(X[700:].astype(np.float32))[:, 0]
+        alone = [start + 0.1 * tree.predict(X[700:].astype(np.float32)) for tree in model.estimators_[:, 0]]
+        errors = [int(((score >= 0) != y[700:]).sum()) for score in alone]
+        assert rank(ordering, "ie").tolist() == np.argsort(errors, kind="stable").tolist()
+        for ranking in ("re", "drep", "qwyc"):
+            assert sorted(rank(ordering, ranking)) == list(range(12))
+        with pytest.raises(InputError, match="ea ranking needs trees that answer with fractions"):
+            rank(ordering, "ea")
+
+    @pytest.mark.parametrize("kind", [RandomForestRegressor, GradientBoostingRegressor])
+    def test_regressors_by_squared_error(self, kind):
+        X, y = load_diabetes(return_X_y=True)
+        X = X.astype(np.float32)
+        model = kind(n_estimators=9, max_depth=3, random_state=0).fit(X[:220], y[:220])
+        ordering = OrderingSet.of(scurry.from_model(model), X[220:], y[220:])
+        averaged = kind is RandomForestRegressor
+        estimators = model.estimators_ if averaged else model.estimators_[:, 0]
+        parts = [tree.predict(X[220:]) * (1.0 if averaged else 0.1) for tree in estimators]
+        start = 0.0 if averaged else model.init_.predict(X[220:])
+
+        def error(chosen):
+            total = start + sum(parts[m] for m in chosen)
+            return float(((total / (len(chosen) if averaged else 1) - y[220:]) ** 2).mean())
+
+        assert rank(ordering, "ie").tolist() == sorted(range(9), key=lambda m: error([m]))
+        greedy = []
+        while len(greedy) < 9:
+            greedy.append(min(set(range(9)) - set(greedy), key=lambda m: error([*greedy, m])))
+        assert rank(ordering, "re").tolist() == greedy
+        for ranking in ("ea", "drep", "qwyc"):
+            with pytest.raises(InputError, match=f"the {ranking} ranking is for classifiers"):
+                rank(ordering, ranking)

@@ -1,11 +1,20 @@
-"""Plan: orders and score maps that do not fit."""
+"""Plan: orders and score maps that do not fit.
+
+Rules that no calibration makes, as a broken or hostile file may hold them.
+"""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 
-from scurry import Plan
+import scurry
+from scurry import Plan, Predictor
 from scurry.errors import InputError
-from scurry.plan import ScoreMap
+from scurry.plan import ExitRule, ExitSide, LeaderRule, ScoreMap
+from support.acquisition_cases import WINE, WINE_FOREST
 from support.strategies import complete_forest
 
 
@@ -19,3 +28,161 @@ def test_slopes_are_not_negative():
     ScoreMap(slope=np.zeros((2, 3)), intercept=np.ones((2, 3)))
     with pytest.raises(InputError, match="slopes that are not negative"):
         ScoreMap(slope=np.array([[1.0, 1.0, -1e-9]] * 2), intercept=np.ones((2, 3)))
+
+
+ROWS = np.zeros((2, 6))
+X, Y = load_breast_cancer(return_X_y=True)
+VOTES = scurry.from_model(RandomForestClassifier(15, max_depth=4, random_state=0).fit(X[:300], Y[:300]))
+SCORES = scurry.from_model(GradientBoostingClassifier(n_estimators=15, random_state=0).fit(X[:300], Y[:300]))
+
+
+def plan(n_trees: int, stop: ExitRule | LeaderRule) -> Plan:
+    return Plan(order=np.arange(n_trees, dtype=np.int32), stop=stop)
+
+
+def exit_rule(n_trees: int, step: float) -> ExitRule:
+    lower = np.full((1, n_trees + 1), np.iinfo(np.int32).min, np.int32)
+    return ExitRule(kind="scores", step=step, weights=np.ones(1), lower=lower, upper=-1 - lower)
+
+
+def test_votes_needed_are_of_voters():
+    """Sums of scores would be looked up beyond the table's ends."""
+    with pytest.raises(InputError, match="need is a number of votes"):
+        LeaderRule(kind="scores", lead=np.zeros(31, np.int32), need=np.zeros((31, 31), np.int32))
+
+
+@pytest.mark.parametrize("n_columns", [2, 3])
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [(1e-12, "step 1e-12 is too small"), (1e-9, "step 1e-09 is too small: some sum")],
+    ids=["leaves", "sums of thirty leaves that fit"],
+)
+def test_scores_that_no_integer_holds(n_columns, step, message):
+    forest = complete_forest(n_columns=n_columns)
+    rule = exit_rule(30, step) if n_columns == 2 else LeaderRule(kind="scores", step=step, lead=np.ones(31, np.int32))
+    with pytest.raises(ValueError, match=message):
+        Predictor(forest, plan(30, rule)).predict(ROWS)
+
+
+def test_inner_nodes_add_nothing_and_may_be_anything():
+    forest = complete_forest(n_columns=1, classes=[0, 1])
+    value = np.where(forest.is_leaf[:, None], forest.value, 1e30)
+    odd = complete_forest(n_columns=1, classes=[0, 1], value=value)
+    for one in (forest, odd):
+        assert Predictor(one, plan(30, exit_rule(30, 1e-6))).predict(ROWS).tolist() == forest.predict(ROWS).tolist()
+
+
+def test_no_sum_is_on_both_sides():
+    lower = np.array([[-1, 0, 1]], np.int32)
+    with pytest.raises(InputError, match="every lower threshold must be below its upper one"):
+        ExitRule(kind="votes", weights=np.ones(1), lower=lower, upper=np.array([[1, 0, 2]], np.int32))
+    ExitRule(kind="votes", weights=np.ones(1), lower=lower, upper=lower + 1)
+
+
+@pytest.mark.parametrize("n_trees", [1, 2, 3, 4])
+def test_a_tied_vote_is_the_first_class(n_trees):
+    forest = complete_forest(n_trees, 1, 1, 2)
+    rule = ExitRule(
+        kind="votes",
+        weights=np.ones(1),
+        lower=np.full((1, n_trees + 1), -1, np.int32),
+        upper=np.full((1, n_trees + 1), n_trees + 1, np.int32),
+    )
+    assert rule.threshold(forest) == n_trees // 2 + 1
+    votes = rule.increments(forest)
+    value = np.zeros((forest.n_nodes, 2))
+    value[np.arange(forest.n_nodes), np.repeat(np.arange(n_trees) % 2, 3)] = 1.0  # every second tree votes for 1
+    tied = complete_forest(n_trees, 1, 1, 2, value=value)
+    predictor = Predictor(tied, plan(n_trees, rule))
+    assert predictor.predict(np.zeros((2, 1))).tolist() == predictor.run(np.zeros((2, 1))).labels.tolist() == [0, 0]
+    assert votes.dtype == np.int32
+
+
+def test_a_leaf_of_equal_shares_votes_for_the_first_class():
+    forest = complete_forest(1, 1, 1, 2, value=np.full((3, 2), 0.5))
+    assert exit_rule(1, 1.0).increments(forest).tolist() == [0, 0, 0]
+    votes = ExitRule(
+        kind="votes", weights=np.ones(1), lower=np.array([[-1, 0]], np.int32), upper=np.array([[1, 1]], np.int32)
+    )
+    assert votes.increments(forest).tolist() == [0, 0, 0]
+
+
+def test_sides_are_closed():
+    rule = ExitRule(
+        kind="votes", weights=np.ones(1), lower=np.array([[-1, 0, 1]], np.int32), upper=np.array([[1, 1, 2]], np.int32)
+    )
+    assert rule.side_of(0, 2, np.array([0, 1, 2])).tolist() == [ExitSide.NEGATIVE, ExitSide.NEGATIVE, ExitSide.POSITIVE]
+    pieces = replace(
+        rule,
+        piece_offset=np.array([0, 0, 2, 2], np.uint32),
+        piece_edges=np.array([3, 7], np.int32),
+        piece_sides=np.array([0, 1, 0, 2, 0], np.uint8),
+    )
+    assert pieces.side_of(0, 1, np.array([2, 3, 6, 7])).tolist() == [1, 0, 0, 2]
+    assert not pieces.without_stops().piece_sides.any()
+
+
+def test_scaled_thresholds_go_apart():
+    forest = complete_forest(2, 1, 1, 2, value=np.tile([[0.5, 0.5], [1.0, 0.0], [0.0, 1.0]], (2, 1)))
+    lower, upper = np.array([[-9, -4, -1]], np.int32), np.array([[9, 6, 1]], np.int32)
+    rule = ExitRule(kind="scores", step=0.125, weights=np.ones(1), lower=lower, upper=upper)
+    wide = rule.with_scaled_thresholds(forest, 2.0)
+    assert (wide.lower.tolist(), wide.upper.tolist()) == ([[-18, -9, -2]], [[18, 11, 2]])
+    leads = LeaderRule(kind="votes", lead=np.zeros(3, np.int32), need=np.array([[1, 2, 3]] * 3, np.int32))
+    assert leads.with_scaled_thresholds(forest, 1e-9).need.tolist() == [[1, 2, 3]] * 3, "a lead of one vote at least"
+
+
+def test_regions_are_relative_to_the_decision():
+    forest = complete_forest(2, 1, 1, 1, classes=[0, 1], base_score=[-0.5], aggregation="sum")
+    lower, upper = np.array([[-9, -4, 3]], np.int32), np.array([[9, 8, 4]], np.int32)
+    rule = ExitRule(kind="scores", step=0.125, weights=np.ones(1), lower=lower, upper=upper)
+    assert rule.threshold(forest) == 4
+    band = rule.regions(forest)
+    assert (band.lower[0].tolist(), band.upper[0].tolist()) == ([-1.625, -1.0, -0.125], [0.625, 0.5, 0.0])
+
+
+def test_the_start_of_a_leader_is_its_base_score():
+    forest = complete_forest(2, 1, 1, 3, base_score=[0.5, 0.0, -0.25])
+    rule = LeaderRule(kind="scores", step=0.125, lead=np.ones(3, np.int32))
+    assert rule.start(forest).tolist() == [4, 0, -2]
+    assert LeaderRule(kind="votes", lead=np.ones(3, np.int32)).start(forest).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("forest", "method", "rows"),
+    [
+        (VOTES, "minimax", X[300:]),
+        (VOTES, "fan", X[300:]),
+        (SCORES, "qwyc", X[300:]),
+        (WINE_FOREST, "minimax", WINE[0]),
+        (WINE_FOREST, "qwyc", WINE[0]),
+    ],
+)
+def test_rows_stop_where_native_code_stops_them(forest, method, rows):
+    fast = scurry.early_exit(forest, rows, max_disagreement=0.05, method=method, confidence=None, random_state=0)
+    run, leaves, increments = fast.run(rows), forest.apply(rows), fast.plan.stop.increments(forest)
+    stopped = run.trees < forest.n_trees
+    assert stopped.any()
+    for row, n_trees in enumerate(run.trees):
+        tally = fast.plan.stop.tally(forest, increments)
+        for done, tree in enumerate(fast.plan.order):
+            if tally.decided is not None:
+                break
+            assert done < n_trees
+            tally.add(int(tree), int(leaves[row, tree]))
+        assert tally.n_trees == n_trees
+        if stopped[row]:
+            assert forest.classes[tally.decided] == run.labels[row]
+
+
+def test_draws_follow_the_weights_and_repeat():
+    fast = scurry.early_exit(
+        VOTES, X[300:], max_disagreement=0.05, method="minimax", shuffle="row", confidence=None, random_state=0
+    )
+    rule, order = fast.plan.stop, fast.plan.order
+    drawn = [rule.draw(order, number) for number in range(200)]
+    assert all(sorted(one.tolist()) == sorted(order.tolist()) for one, _ in drawn)
+    assert len({tuple(one.tolist()) for one, _ in drawn}) > 150
+    assert all(not one.is_randomised for _, one in drawn)
+    again, _ = rule.draw(order, 7)
+    np.testing.assert_array_equal(again, drawn[7][0])

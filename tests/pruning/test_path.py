@@ -14,7 +14,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import scurry
 from scurry.errors import InfeasibleError, InputError
-from scurry.pruning.closure import at_lambdas
+from scurry.pruning.methods import at_lambdas
 from support.pruning_oracles import instances, random_instance, solve
 
 X, Y = load_wine(return_X_y=True)

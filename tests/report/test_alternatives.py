@@ -99,7 +99,7 @@ def test_a_vote_that_is_not_the_models_keeps_nothing_of_it(forest, data, exit_by
     fast, (X, y) = exit_by(forest, "minimixed"), data["test"]
     test = TestRows(forest, X, y)
     assert (test.full_vote != test.full).mean() > 0.005
-    story = exits.tell(fast, test)
+    story = exits.tell_exits(fast, test)
     assert story.alternatives[0].mean_trees is None
     assert "not by this plan" in render_alternatives(story)
     assert "because they vote" in render_alternatives(story)
@@ -109,5 +109,5 @@ def test_what_cannot_be_scaled_has_no_section(boosted, data):
     certain = scurry.early_exit(boosted, promise=scurry.promises.Certain())
     test = TestRows(boosted, data["test"][0][:200])
     assert try_settings(certain, test) is None
-    assert render_alternatives(exits.tell(certain, test)) is None
+    assert render_alternatives(exits.tell_exits(certain, test)) is None
     assert StopRule.with_scaled_thresholds(certain.plan.stop, boosted, 2.0) is None

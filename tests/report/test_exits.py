@@ -1,4 +1,7 @@
-"""The story of an early exit: what it says is what independent computations say."""
+"""The story of an early exit: what it says is what independent computations say.
+
+The story of an anytime predictor: its curve is what the predictor answers.
+"""
 
 import numpy as np
 import pytest
@@ -23,7 +26,7 @@ def fast(request, forest, boosted, exit_by):
 
 def story_of(predictor, data):
     X, y = data["test"]
-    return exits.tell(predictor, TestRows(predictor.forest, X, y))
+    return exits.tell_exits(predictor, TestRows(predictor.forest, X, y))
 
 
 def test_curve_passes_through_the_predictor_as_it_is(fast, data):
@@ -80,7 +83,7 @@ def test_leads_of_several_classes(method):
         fast.forest, scurry.Plan(order=fast.plan.order, stop=rule.with_scaled_thresholds(fast.forest, 0.3))
     ).run(X[1200:])
     assert bolder.mean_trees < fast.run(X[1200:]).mean_trees
-    story = exits.tell(fast, TestRows(fast.forest, X[1200:], y[1200:]))
+    story = exits.tell_exits(fast, TestRows(fast.forest, X[1200:], y[1200:]))
     assert story.curve.columns[story.curve.n_drawn - 1].values[-1] == 0
 
 
@@ -123,7 +126,7 @@ def _percent(rate):
 
 def test_values_are_judged_drawn_and_scaled(by_values):
     fast, X, y = by_values
-    story = exits.tell(fast, TestRows(fast.forest, X, y))
+    story = exits.tell_exits(fast, TestRows(fast.forest, X, y))
     errors = np.abs(fast.predict(X) - fast.forest.predict(X))
     what = "values further than 0.3 from the model's"
     n_beyond = int((errors > 0.3).sum())
@@ -146,13 +149,13 @@ def test_log_odds_are_compared_on_their_own_scale(boosted, data):
     fast = scurry.early_exit(boosted, data["cal"][0], promise=Values(0.5, 0.1, of="log-odds"))
     X, y = data["test"]
     ours, full = (np.log(p[:, 1] / p[:, 0]) for p in (fast.predict_proba(X), boosted.predict_proba(X)))
-    claim = exits.tell(fast, TestRows(boosted, X, y)).claims[0]
+    claim = exits.tell_exits(fast, TestRows(boosted, X, y)).claims[0]
     assert f"{int((np.abs(ours - full) > 0.5).sum())} of 1,000 rows" in claim.measured
 
 
 def test_rankers_are_told_by_query(by_ranks):
     fast, X, y, queries = by_ranks
-    story = exits.tell(fast, TestRows(fast.forest, X, y, groups=queries))
+    story = exits.tell_exits(fast, TestRows(fast.forest, X, y, groups=queries))
     run, full = fast.run(X, groups=queries), fast.forest.predict(X)
     n_changed = 0
     for query in range(100):
@@ -194,6 +197,32 @@ def test_queries_are_thinned_as_a_whole(by_ranks):
 def test_tests_of_groups_are_those_of_the_certificate(boosted, data):
     X, _ = data["cal"]
     fast = scurry.early_exit(boosted, X, by=np.where(X[:, 0] > 0, "high", "low"), max_disagreement=0.1)
-    story = exits.tell(fast, TestRows(boosted, data["test"][0]))
+    story = exits.tell_exits(fast, TestRows(boosted, data["test"][0]))
     assert [test.group for test in story.tests] == [test.group for test in fast.certificate.tests]
     assert len(story.tests) == 2
+
+
+def test_settling_is_the_last_change():
+    rng = np.random.default_rng(0)
+    answers = rng.integers(0, 2, (7, 200))
+    expected = []
+    for row in answers.T:
+        at = 6
+        while at > 0 and row[at - 1] == row[6]:
+            at -= 1
+        expected.append(at)
+    assert exits._find_settling(answers).tolist() == expected
+
+
+@pytest.mark.parametrize("readout", ["plain", "weighted"])
+def test_anytime_curve(forest, data, readout):
+    (X_order, y_order), (X, y) = data["cal"], data["test"]
+    anyt = scurry.anytime(forest, X_order, y_order, order="random", readout=readout, random_state=0)
+    story = exits.tell_steps(anyt, TestRows(forest, X, y))
+    for at in (0, story.curve.start, -1):
+        labels = anyt.predict(X, max_steps=int(story.curve.spent[at]))
+        assert story.curve.columns[0].values[at] == (labels == y).mean()
+        assert story.curve.columns[1].values[at] == (labels != forest.predict(X)).mean()
+    assert story.curve.columns[1].values[story.curve.start] <= 0.01
+    trees = next(column for column in story.curve.columns if column.name == "trees entered")
+    assert trees.values[[0, -1]].tolist() == [0, forest.n_trees]

@@ -19,7 +19,7 @@ import scurry
 from scurry.errors import InputError, OutputError
 from scurry.formatting import format_share
 from scurry.predictor import Predictor
-from scurry.report import exits, steps
+from scurry.report import exits
 from scurry.report import page as sections
 from scurry.report.story import TestRows
 from scurry.timing import Lap, Runner
@@ -122,7 +122,7 @@ def test_rows_that_changed_are_those_at_the_budget_shown(forest, data):
     X, y = data["test"]
     anyt = scurry.anytime(forest, *data["cal"], order="random", random_state=0)
     test = TestRows(forest, X, y)
-    story = steps.tell(anyt, test)
+    story = exits.tell_steps(anyt, test)
     shown = int(story.curve.spent[story.curve.start])
     changed = int((anyt.predict(X, max_steps=shown) != forest.predict(X)).sum())
     assert 0 < changed <= 10
@@ -139,7 +139,7 @@ def test_changed_rows_became_wrong_or_right_in_named_directions(forest, data, ex
     n_wrong, n_right = int((changed & (full == y)).sum()), int((changed & (labels == y)).sum())
     assert n_wrong != n_right
     test = TestRows(forest, X, y)
-    text = unescape(sections.render_changed_rows(exits.tell(fast, test), test))
+    text = unescape(sections.render_changed_rows(exits.tell_exits(fast, test), test))
     assert f"{n_wrong:,} of these became wrong, {n_right:,} became right." in text
     for old, new in ((0, 1), (1, 0)):
         assert f"{int((changed & (full == old)).sum()):,} went from {old} to {new}" in text
@@ -187,7 +187,7 @@ def test_rows_stopped_early_are_those_that_left_trees_out(forest, data, exit_by)
     X, y = data["test"]
     for method in ("qwyc", "minimixed"):
         fast = exit_by(forest, method)
-        tiles = {tile.name: tile for tile in exits.tell(fast, TestRows(forest, X, y)).tiles}
+        tiles = {tile.name: tile for tile in exits.tell_exits(fast, TestRows(forest, X, y)).tiles}
         run = fast.run(X)
         stopped = (run.trees < forest.n_trees).mean()
         assert 0 < stopped < 1
@@ -227,7 +227,7 @@ def test_ranks_need_queries_and_nothing_else_does(by_ranks, by_values, tmp_path)
 def test_a_regressors_rows_are_those_that_changed_most(by_values):
     fast, X, y = by_values
     test = TestRows(fast.forest, X, y)
-    text = unescape(sections.render_changed_rows(exits.tell(fast, test), test))
+    text = unescape(sections.render_changed_rows(exits.tell_exits(fast, test), test))
     shown = [int(row.replace(",", "")) for row in re.findall(r'<th scope="row" class="t">([\d,]+)</th>', text)]
     errors = np.abs(fast.predict(X) - test.full)
     np.testing.assert_allclose(np.sort(errors)[::-1][:40], errors[shown])

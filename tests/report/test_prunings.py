@@ -1,4 +1,7 @@
-"""The story of a pruning path: its curve is what the pruned forests do."""
+"""The story of a pruning path: its curve is what the pruned forests do.
+
+The page of a compressed forest.
+"""
 
 import re
 
@@ -7,7 +10,9 @@ import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 import scurry
+from scurry.errors import InputError
 from scurry.formatting import format_number, format_share
+from scurry.promises import Accuracy
 from scurry.report import prunings
 from scurry.report.story import TestRows
 
@@ -18,7 +23,7 @@ def test_pruning_path(forest, data):
     (X_val, _), (X, y) = data["cal"], data["test"]
     costs = np.linspace(1, 5, forest.n_features)
     path = scurry.prune(forest, X_val, feature_costs=costs)
-    story = prunings.tell(path, TestRows(forest, X, y))
+    story = prunings.tell_pruning(path, TestRows(forest, X, y))
     curve = story.curve
     assert curve.spent[0] == path.costs.min()
     assert curve.spent[-1] == path.costs.max()
@@ -35,14 +40,14 @@ def test_pruning_path(forest, data):
     assert f"saves {format_share(saved)} of what test rows pay" in story.verdict
     assert story.claims[0].verdict == "kept"
     assert story.promise.startswith("Whatever a unit of cost")
-    some = prunings.tell(scurry.prune(forest, X_val, lambdas=[0.01, 0.02]), TestRows(forest, X, y))
+    some = prunings.tell_pruning(scurry.prune(forest, X_val, lambdas=[0.01, 0.02]), TestRows(forest, X, y))
     assert some.promise.startswith("At the given prices of a unit of cost")
 
 
 @pytest.mark.parametrize(("method", "lambdas"), [("ccp", None), ("primal-dual", [0.01, 0.02])])
 def test_only_exact_prunings_are_promised_to_be_the_best(forest, data, method, lambdas):
     path = scurry.prune(forest, data["cal"][0], method=method, lambdas=lambdas)
-    story = prunings.tell(path, TestRows(forest, *data["test"]))
+    story = prunings.tell_pruning(path, TestRows(forest, *data["test"]))
     assert story.promise.startswith("Nothing")
     assert (story.claims[0].promised, story.claims[0].verdict) == ("nothing", "")
 
@@ -50,7 +55,7 @@ def test_only_exact_prunings_are_promised_to_be_the_best(forest, data, method, l
 def test_a_budget_copied_from_the_page_reaches_what_it_stands_for(forest, data):
     (X_val, _), (X, y) = data["cal"], data["test"]
     path = scurry.prune(forest, X_val, feature_costs=np.linspace(1, 5, forest.n_features) / 3)
-    curve = prunings.tell(path, TestRows(forest, X, y)).curve
+    curve = prunings.tell_pruning(path, TestRows(forest, X, y)).curve
     for cost, call in zip(curve.spent, curve.calls, strict=True):
         assert path.point(max_cost=_read_budget(call)).cost == cost
 
@@ -58,7 +63,7 @@ def test_a_budget_copied_from_the_page_reaches_what_it_stands_for(forest, data):
 def test_a_path_without_a_close_pruning_says_so(forest, data):
     (X_val, _), (X, y) = data["cal"], data["test"]
     path = scurry.prune(forest, X_val, lambdas=[0.05, 0.1])
-    story = prunings.tell(path, TestRows(forest, X, y))
+    story = prunings.tell_pruning(path, TestRows(forest, X, y))
     changes = story.curve.columns[1].values
     assert changes.min() > 0.01
     assert changes[story.curve.start] == changes.min()
@@ -71,7 +76,7 @@ def test_whom_a_budget_finds_what_it_takes_and_the_true_full_model(forest, data,
     path = scurry.prune(forest, X_val, y_val, feature_costs=costs)
     budget = 0.4 * float(path.costs.max())
     shown = path.at(max_cost=budget)
-    story = prunings.tell(path, TestRows(forest, X, y), budget, "$")
+    story = prunings.tell_pruning(path, TestRows(forest, X, y), budget, "$")
     recalls, needs = story.tables
     for label, n_rows, here, full in recalls.rows:
         of_class = y == label
@@ -96,7 +101,7 @@ def test_whom_a_budget_finds_what_it_takes_and_the_true_full_model(forest, data,
 def test_one_label_for_all_rows_is_a_bad_verdict(forest, data):
     (X_val, y_val), (X, y) = data["cal"], data["test"]
     path = scurry.prune(forest, X_val, y_val)
-    story = prunings.tell(path, TestRows(forest, X, y), 0.0)
+    story = prunings.tell_pruning(path, TestRows(forest, X, y), 0.0)
     assert story.claims[-1].verdict == "one label for all rows"
     assert "Do not use it: every test row gets the label" in story.verdict
 
@@ -106,7 +111,7 @@ def test_offers_of_several_candidates(forest, data):
     found = scurry.FeatureBudgetClassifier(
         RandomForestClassifier(5, random_state=0), max_cost=3, candidates=["trees"], n_folds=1, random_state=0
     ).fit(X_val, y_val)
-    story = prunings.tell(found.offers_, TestRows(found.forest_, X, y), 3.0)
+    story = prunings.tell_pruning(found.offers_, TestRows(found.forest_, X, y), 3.0)
     assert (story.answers == found.predict(X)).all()
     assert story.tiles[0].note.startswith("full model: ")
     full = found.path_.problem.costs.of_rows(found.forest_, X).mean()
@@ -228,3 +233,41 @@ class TestEstimators:
     def test_one_that_is_not_fitted(self, data, tmp_path):
         with pytest.raises(scurry.errors.InputError, match="a fitted estimator of scurry, got EarlyExitClassifier"):
             scurry.report.write(scurry.EarlyExitClassifier(), tmp_path / "r.html", *data["test"])
+
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(3000, 4)).astype(np.float32)
+Y = (X[:, 0] * X[:, 1] + RNG.normal(size=3000) > 0).astype(int)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return RandomForestClassifier(15, random_state=0).fit(X[:800], Y[:800])
+
+
+@pytest.fixture(scope="module")
+def small(model):
+    return scurry.compress(model, X[800:2400], Y[800:2400], promise=Accuracy(0.03), X_fit=X[:800])
+
+
+def test_promise_is_compared_with_the_original_model(small, model, tmp_path):
+    page = scurry.report.write(small, tmp_path / "page.html", X[2400:], Y[2400:], model=model).read_text("utf-8")
+    measured = small.certificate.measured
+    assert f"{measured.full_nodes:,}" in page
+    assert "times smaller than the model it was made of" in page
+    assert "Fall of accuracy" in page
+    changed = (small.predict(X[2400:]) != model.predict(X[2400:])).mean()
+    assert f"{100 * changed:.2f} %" in page.replace("\u00a0", " ")
+    assert page.count("distinct splits") >= len(measured.path) - 1
+
+
+def test_alone_it_claims_nothing(small, tmp_path):
+    page = scurry.report.write(small, tmp_path / "page.html", X[2400:]).read_text("utf-8")
+    assert "pass model= to compare" in page
+    assert 'class="badge' not in page
+
+
+def test_another_model_is_refused(small, tmp_path):
+    other = RandomForestClassifier(15, random_state=1).fit(X[:800], Y[:800])
+    with pytest.raises(InputError, match="not the one that this forest was made of"):
+        scurry.report.write(small, tmp_path / "page.html", X[2400:], Y[2400:], model=other)

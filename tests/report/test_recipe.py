@@ -104,7 +104,7 @@ def test_the_promise_says_at_which_threshold_and_which_scores_are_kept(forest, d
     fast = scurry.early_exit(
         forest, data["cal"][0], max_disagreement=0.05, method="qwyc", threshold=0.3, keep_scores="positive"
     )
-    said = exits.tell(fast, exits.TestRows(fast.forest, data["test"][0])).promise
+    said = exits.tell_exits(fast, exits.TestRows(fast.forest, data["test"][0])).promise
     assert "answers its second class from a probability of 0.3 on" in said
     assert "Rows of the second class get their full score." in said
     assert said in " ".join(str(fast.summary()).split())

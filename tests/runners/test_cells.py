@@ -12,9 +12,8 @@ import scurry
 from scurry import Forest, Plan, Predictor
 from scurry.forest import reference
 from scurry.plan import CellRule
-from scurry.runners.cells import CellPlans, CellRunner
+from scurry.runners.cells import CellPlans, CellRunner, find_cells
 from scurry.runners.runner import NO_LIMIT
-from scurry.verbs.planners.by_bounds import find_cells
 from support.bounded_forests import all_inputs, bounded_forest
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden/promises/certified.json").read_text())["cases"]

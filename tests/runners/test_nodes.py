@@ -15,7 +15,13 @@ import scurry
 from scurry import _core
 from scurry.plan import ExitRule
 from scurry.runners import exits as exit_run
+from scurry.runners import nodes
 from scurry.runners.nodes import nodes_of
+
+
+@pytest.fixture(autouse=True)
+def share_small_forests_too(monkeypatch):
+    monkeypatch.setattr(nodes, "_SMALL_BYTES", 0)
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +70,17 @@ def test_predictors_share_the_nodes_of_their_forest(deep_forests, rows, name, me
     arguments = rule._decision if isinstance(rule, exit_run.ExitRunner) else (rule.forest.engine_labels, -1)
     kept.labels(np.ascontiguousarray(X), labels, exact, *arguments, 1)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(several[1])).predict(X), several[1].predict(X))
+
+
+def test_small_forests_are_copied_unless_a_file_holds_them(deep_forests, rows, monkeypatch, tmp_path):
+    monkeypatch.undo()
+    forest, X = deep_forests["two classes"], rows[0]
+    predictor = scurry.early_exit(forest, X, max_disagreement=0.02, method="qwyc", random_state=0, confidence=None)
+    assert predictor._runner._native.shared_bytes == 0
+    predictor.save(tmp_path / "p.scurry", engine=True)
+    again = scurry.load(tmp_path / "p.scurry")
+    np.testing.assert_array_equal(again.predict(X), predictor.predict(X))
+    assert again._runner._native.shared_bytes == again.forest.engine.node_bytes
 
 
 def assert_same_outcomes_with_nodes_of_their_own(predictor, X):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from scurry.stopping.sentinels.leaves import Leaves, RowLeaves
+from scurry.stopping.sentinels.prefix import Leaves, RowLeaves
 
 
 def stumps(n_leaves: list[int]) -> Leaves:

@@ -1,12 +1,31 @@
-"""Requests that make no sense say what would."""
+"""Requests that make no sense say what would.
+
+Rows that a promise must not be tested on are noticed: those that fit, copies, groups, and those of the training.
+
+Rows that trained the model are noticed, whatever the kind of model; others are not taken for them.
+"""
+
+import warnings
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from catboost import CatBoostClassifier
+from lightgbm import LGBMClassifier
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.model_selection import train_test_split
+from xgboost import XGBClassifier
 
 import scurry
-from scurry.errors import InputError
-from scurry.verbs.options import with_threshold
+from scurry.errors import InfeasibleError, InputError
+from scurry.stopping.guarantee import InMemory, hash_rows
+from scurry.verbs.options import describe_training, with_threshold
 from support.calibration_rows import two_classes
 from support.strategies import complete_forest
 
@@ -155,3 +174,261 @@ def test_a_predictor_given_as_a_model_is_told_of_its_forest(verb):
     with pytest.raises(InputError, match=r"pass its forest, predictor\.forest") as error:
         verb(small, X, y)
     assert error.value.argument == "model"
+
+
+ASKED = {"max_disagreement": 0.02, "random_state": 0}
+
+
+@pytest.fixture(autouse=True)
+def _unexpected_warnings_are_errors():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        yield
+
+
+class TestRowsThatFit:
+    @pytest.mark.parametrize("method", ["auto", "qwyc", "fan", "minimean"])
+    def test_shared_rows_are_left_out_and_counted(self, forest, method):
+        X, _ = two_classes(4000, 50)
+        with pytest.warns(UserWarning, match=r"1,000 of 3,000 rows of X_cal are among those of X_fit too.*left out"):
+            shared = scurry.early_exit(forest, X[:3000], X_fit=X[2000:], method=method, **ASKED)
+        apart = scurry.early_exit(forest, X[:2000], X_fit=X[2000:], method=method, **ASKED)
+        assert shared.certificate.n_shared_rows == 1000
+        assert (shared.certificate.n_rows, shared.certificate.n_calibration_rows) == (2000, 3000)
+        assert "1,000 left out because they fit it too" in str(shared.summary())
+        np.testing.assert_array_equal(shared.plan.order, apart.plan.order)
+        assert shared.certificate.measured == apart.certificate.measured
+
+    def test_a_certificate_needs_other_rows(self, forest):
+        X, _ = two_classes(2000, 51)
+        with pytest.raises(InputError, match=r"all 2,000 rows of X_cal are among those of X_fit.*Leave X_fit out"):
+            scurry.early_exit(forest, X, X_fit=X, **ASKED)
+
+    def test_rows_that_repeat_by_themselves_may_be_shared(self, forest):
+        """Two draws from 300 kinds of rows share nearly all of them."""
+        kinds, _ = two_classes(300, 52)
+        draw = np.random.default_rng(0).integers
+        fast = scurry.early_exit(forest, kinds[draw(0, 300, 4000)], X_fit=kinds[draw(0, 300, 4000)], **ASKED)
+        assert (fast.certificate.n_shared_rows, fast.certificate.n_rows) == (0, 4000)
+
+    def test_without_a_promise_any_rows_will_do(self, forest):
+        X, _ = two_classes(1000, 53)
+        scurry.early_exit(forest, X, X_fit=X, confidence=None, **ASKED)
+
+    @pytest.mark.parametrize("container", ["array", "frame"])
+    def test_an_estimator_keeps_copies_together(self, container):
+        """Oversampled rows: a copy must not calibrate what another trained."""
+        X, y = two_classes(3000, 54)
+        rare = np.flatnonzero(y == 1)[:400]
+        chosen = np.concatenate([np.flatnonzero(y == 0), np.repeat(rare, 4)])
+        table = X[chosen] if container == "array" else pd.DataFrame(X[chosen], columns=list("abcdef"))
+        model = RandomForestClassifier(21, max_depth=6)
+        fast = scurry.EarlyExitClassifier(model, max_disagreement=0.05, calibration_size=0.4, random_state=0)
+        with pytest.warns(UserWarning, match="rows of X_cal are copies of others"):
+            fast.fit(table, y[chosen])
+        calibration, certificate = fast._calibration, fast.predictor_.certificate
+        trained = hash_rows(calibration.training_rows, "float32")
+        assert not np.isin(hash_rows(calibration.rows, "float32"), trained).any()
+        assert len(calibration.rows) + len(calibration.training_rows) == len(chosen)
+        assert certificate.unit == "distinct row"
+
+
+class TestCopies:
+    @pytest.mark.parametrize("method", ["auto", "qwyc", "minimean"])
+    def test_a_copy_proves_nothing(self, forest, method):
+        X, _ = two_classes(900, 55)
+        with pytest.warns(UserWarning, match=r"4,500 rows, 900 of them different.*groups="):
+            fast = scurry.early_exit(forest, np.repeat(X, 5, axis=0), method=method, **ASKED)
+        certificate = fast.certificate
+        assert certificate.unit == "distinct row"
+        assert certificate.n_rows <= 900
+        assert "distinct rows that had no part in the fit" in str(fast.summary())
+
+    def test_too_few_rows_remain_too_few(self, forest):
+        X, _ = two_classes(100, 56)
+        with pytest.warns(UserWarning, match="copies"), pytest.raises(InfeasibleError):
+            scurry.early_exit(forest, np.repeat(X, 50, axis=0), method="qwyc", **ASKED)
+
+    def test_what_is_certified_does_not_depend_on_the_number_of_copies(self, forest):
+        X, _ = two_classes(2000, 57)
+        found = []
+        for n_copies in (3, 7):
+            with pytest.warns(UserWarning, match="copies"):
+                found.append(scurry.early_exit(forest, np.repeat(X, n_copies, axis=0), method="qwyc", **ASKED))
+        assert found[0].certificate.n_rows == found[1].certificate.n_rows == 1000
+
+
+class TestGroups:
+    def make_rows(self, n_groups, size, seed):
+        """Rows of a group differ a little."""
+        X, _ = two_classes(n_groups, seed)
+        noise = np.random.default_rng(seed).normal(scale=1e-3, size=(n_groups * size, X.shape[1]))
+        return np.repeat(X, size, axis=0) + noise, np.repeat(np.arange(n_groups), size)
+
+    @pytest.mark.parametrize("method", ["auto", "qwyc", "minimean"])
+    def test_groups_are_counted(self, forest, method):
+        X, groups = self.make_rows(1000, 6, 58)
+        certificate = scurry.early_exit(forest, X, method=method, groups=groups, **ASKED).certificate
+        assert certificate.unit == "group"
+        assert certificate.n_rows in (500, 800)
+        assert certificate.promise.holds == "groups"
+        assert "at most 2 % of new groups, with one row of each drawn at random, get" in certificate.statement()
+        assert "groups that had no part in the fit" in certificate.describe()
+
+    def test_names_of_groups_may_be_text(self, forest):
+        X, groups = self.make_rows(600, 3, 59)
+        names = np.array([f"patient {group}" for group in groups])
+        named = scurry.early_exit(forest, X, method="qwyc", groups=names.astype(object), **ASKED)
+        assert named.certificate.n_rows == 300
+
+    def test_a_group_of_a_shared_row_is_left_out(self, forest):
+        X, groups = self.make_rows(900, 4, 60)
+        with pytest.warns(UserWarning, match="800 of 3,600 rows of X_cal"):
+            fast = scurry.early_exit(forest, X, X_fit=X[:800:4], groups=groups, method="qwyc", **ASKED)
+        assert fast.certificate.n_rows == 700
+
+    def test_saved_certificates_keep_their_unit(self, forest, tmp_path):
+        X, groups = self.make_rows(600, 3, 61)
+        fast = scurry.early_exit(forest, X, groups=groups, **ASKED)
+        fast.save(tmp_path / "fast.scurry")
+        again = scurry.load(tmp_path / "fast.scurry").certificate
+        assert (again.unit, again.promise) == ("group", fast.certificate.promise)
+
+    @pytest.mark.parametrize(
+        ("groups", "options", "message"),
+        [
+            (np.zeros(3), {}, r"groups has shape \(3,\), X_cal has 500 rows"),
+            (np.full(500, np.nan), {}, "groups has missing values"),
+            ([None] * 500, {}, "groups has missing values"),
+            ([1, "a"] * 250, {}, "groups must be of one type|cannot be certified"),
+            (np.arange(500), {"confidence": None}, "groups are for a promise"),
+            (np.arange(500), {"shuffle": "row", "method": "minimean"}, 'groups need one order of trees.*"fixed"'),
+        ],
+    )
+    def test_groups_that_make_no_sense(self, forest, groups, options, message):
+        X, _ = two_classes(500, 62)
+        with pytest.raises((InputError, InfeasibleError), match=message):
+            scurry.early_exit(forest, X, groups=groups, max_disagreement=0.001, **options)
+
+
+@pytest.fixture
+def misuse(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    import misuse
+
+    return misuse
+
+
+CASES = (
+    "rows that fit certify",
+    "half of the rows that fit certify",
+    "400 rows, five copies of each",
+    "800 rows, five copies of each",
+    "rows that trained a forest, 1 %",
+    "rows that trained a forest, by the estimator",
+)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_misuse_is_noticed_in_every_draw(misuse, case):
+    """Before, most of such draws broke their promise without a word."""
+    found = misuse.tally(case, range(6))
+    assert found.warned == 6
+    assert found.broken <= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "case", [*CASES, "independent rows, 600", "independent rows, 3,000", "independent rows, boosted, 3,000"]
+)
+def test_promises_hold_over_many_draws(misuse, case):
+    found = misuse.tally(case, range(200))
+    assert found.broken <= found.most
+    assert found.warned == (0 if case.startswith("independent") else 200)
+
+
+def train(model, n_rows=1200, seed=63):
+    X, y = two_classes(n_rows, seed)
+    return model.fit(X, y), X, y
+
+
+class TestTrainingRows:
+    @pytest.mark.parametrize(
+        "model",
+        [
+            RandomForestClassifier(31, random_state=0),
+            RandomForestClassifier(31, max_depth=8, random_state=0),
+            RandomForestClassifier(31, min_samples_leaf=3, random_state=0),
+            ExtraTreesClassifier(31, random_state=0),
+            RandomForestClassifier(51, max_depth=5, random_state=0),
+            GradientBoostingClassifier(n_estimators=30, random_state=0),
+            LGBMClassifier(n_estimators=40, subsample=0.5, subsample_freq=1, n_jobs=1, random_state=0, verbose=-1),
+            XGBClassifier(n_estimators=30, n_jobs=1, random_state=0),
+            XGBClassifier(n_estimators=40, max_depth=3, subsample=0.7, n_jobs=1, random_state=0),
+            CatBoostClassifier(iterations=40, depth=4, thread_count=1, random_seed=0, verbose=0),
+        ],
+        ids=lambda model: f"{type(model).__name__} {model.get_params().get('max_depth')}",
+    )
+    def test_nothing_is_promised(self, model):
+        model, X, _ = train(model)
+        with pytest.warns(UserWarning, match=r"look like rows that trained the model.*that the model has not seen"):
+            seen = scurry.early_exit(model, X, **ASKED)
+        assert seen.certificate.promise is None
+        assert "Nothing is promised for new rows. The calibration rows look like" in str(seen.summary())
+        new = scurry.early_exit(model, two_classes(1200, 64)[0], **ASKED)
+        assert new.certificate.promise.confidence == 0.95
+
+    def test_half_of_the_training_rows_is_enough(self):
+        """Not the model's own share of rows, and still nearer to its leaves than new ones."""
+        model, X, _ = train(RandomForestClassifier(31, max_depth=12, random_state=0), 4000)
+        with pytest.warns(UserWarning, match="look like rows that trained the model"):
+            assert scurry.early_exit(model, X[:2000], **ASKED).certificate.promise is None
+        assert scurry.early_exit(model, two_classes(2000, 66)[0], **ASKED).certificate.promise is not None
+
+    def test_labels_tell_where_leaves_do_not(self):
+        """A forest that does not know how many rows its leaves had: that it is nearly always right is the sign."""
+        model, X, y = train(RandomForestClassifier(101, random_state=0), 3000)
+        forest = scurry.from_model(model)
+        forest = forest.replace(cover=np.full(len(forest.cover), np.nan))
+        with pytest.warns(UserWarning, match="right on them far more often than its own probabilities say"):
+            seen = scurry.early_exit(forest, X, y, **ASKED)
+        assert seen.certificate.promise is None
+        new = scurry.early_exit(forest, *two_classes(3000, 65), **ASKED)
+        assert new.certificate.promise is not None
+
+    def test_a_fitted_estimator_says_what_to_do(self):
+        model, X, y = train(RandomForestClassifier(31, random_state=0))
+        with pytest.warns(UserWarning, match="EarlyExitClassifier with a model that is not fitted yet"):
+            fast = scurry.EarlyExitClassifier(model, max_disagreement=0.02).fit(X, y)
+        assert fast.predictor_.plan.stop is None
+        np.testing.assert_array_equal(fast.predict(X), model.predict(X))
+
+    def test_promises_that_need_no_rows_stay(self):
+        model, X, _ = train(RandomForestClassifier(31, random_state=0))
+        with pytest.warns(UserWarning, match="trained the model"):
+            fast = scurry.early_exit(model, X, method="minimax", shuffle="row", **ASKED)
+        assert fast.certificate.promise.holds == "each row"
+
+    def test_hessians_of_many_classes_are_counts_too(self):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(3000, 5)).astype(np.float32)
+        y = np.digitize(X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(size=3000), [-1, 0, 1])
+        forest = scurry.from_model(XGBClassifier(n_estimators=10, n_jobs=1).fit(X[:1500], y[:1500]))
+        assert "as those rows did" in describe_training(forest, InMemory(X[:1500]), None)
+        assert not describe_training(forest, InMemory(X[1500:]), None)
+
+    @pytest.mark.parametrize("depth", [1, 2])
+    def test_stratified_splits_are_no_sign(self, depth):
+        """Equal shares of each class on both sides make the leaves of good stumps agree; each tree says the same."""
+        rng = np.random.default_rng(depth)
+        y = rng.integers(0, 2, 2000)
+        X = np.column_stack([y + rng.normal(0, 0.1, 2000), rng.normal(size=(2000, 3))]).astype(np.float32)
+        X_train, X_new, y_train, y_new = train_test_split(X, y, test_size=0.5, stratify=y, random_state=0)
+        model = GradientBoostingClassifier(n_estimators=60, max_depth=depth, random_state=0).fit(X_train, y_train)
+        assert not describe_training(scurry.from_model(model), InMemory(X_new), y_new)
+
+    def test_sums_of_weights_are_no_counts(self):
+        X, y = two_classes(1000, 67)
+        weight = np.random.default_rng(0).random(1000)
+        model = RandomForestClassifier(11, max_depth=4, random_state=0).fit(X, y, weight)
+        assert not describe_training(scurry.from_model(model), InMemory(X), y)

@@ -4,7 +4,6 @@
 trains cheap models of several sizes, of which `scurry.cascade` takes the one that costs least.
 """
 
-from scurry.cascades.cascade import Cascade, CascadeRun
-from scurry.cascades.sizes import train_sizes
+from scurry.cascades.cascade import Cascade, CascadeRun, train_sizes
 
 __all__ = ["Cascade", "CascadeRun", "train_sizes"]

@@ -6,6 +6,9 @@ How sure a cheap model is of its answer is a number between 0 and 1 for each row
 For a classifier it is the lead of the label: how far its probability is from the point where the label would change,
 as a share of the way to the end. For a regressor it is the probability that its value is close enough to the expensive
 model's, as a second small forest, fitted for that, estimates it.
+
+`train_sizes` trains cheap models of several sizes. Which of them pays depends on the data, and `scurry.cascade` finds
+out.
 """
 
 from __future__ import annotations
@@ -19,8 +22,17 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import Progress, check_count, check_instance, check_progress, float_of
-from scurry.errors import FormatError, InputError
+from scurry.checks import (
+    Progress,
+    RandomState,
+    check_choice,
+    check_count,
+    check_instance,
+    check_progress,
+    draw_seed,
+    float_of,
+)
+from scurry.errors import FormatError, InputError, require_extra
 from scurry.forest import Forest, as_rows, count_rows, take_rows
 from scurry.forest.files.storage import container_bytes, container_of, read_container, write_container
 from scurry.formatting import align, format_share
@@ -445,3 +457,66 @@ def _as_bytes(kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]
 def _promote(answers: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
     """Return a copy of answers that can also hold the others: longer texts, or a class the cheap model lacks."""
     return answers.astype(np.result_type(answers.dtype, other.dtype)) if len(other) else answers.copy()
+
+
+# Equally spaced in log-odds: close to certainty, where most rows are, a small step of a probability is a large one.
+
+
+SIZES = ((30, 7), (100, 15), (300, 31), (600, 63))
+
+
+def train_sizes(
+    X: Any,
+    y: Any,
+    *,
+    task: str = "classification",
+    sizes: Sequence[tuple[int, int]] = SIZES,
+    random_state: RandomState = None,
+    progress: Progress | None = None,
+) -> list[Any]:
+    """Train boosted trees of several sizes, to choose the cheap model of a cascade from.
+
+    Parameters
+    ----------
+    X : array or DataFrame of shape (n_rows, n_features)
+        Training rows. None of them may be among the rows that `scurry.cascade` gets.
+    y : array of shape (n_rows,)
+        What to learn: known labels, or the expensive model's answers to these rows. The latter help where the
+        expensive model is of another kind, such as a neural network.
+    task : {"classification", "regression"}
+    sizes : sequence of (n_trees, n_leaves)
+        Boosting rounds, and the most leaves of a tree, from the smallest model to the largest.
+    random_state : int, Generator, RandomState or None
+    progress : callable, optional
+        Called as ``progress(n_done, n_total)`` after each model.
+
+    Returns
+    -------
+    list of HistGradientBoostingClassifier or HistGradientBoostingRegressor
+
+    Examples
+    --------
+    >>> import scurry
+    >>> from sklearn.datasets import make_classification
+    >>> X, y = make_classification(500, random_state=0)
+    >>> models = scurry.cascades.train_sizes(X, y, sizes=[(5, 4), (20, 8)], random_state=0)
+    >>> [scurry.from_model(model).n_trees for model in models]
+    [5, 20]
+    """
+    check_choice("task", task, ("classification", "regression"))
+    check_progress(progress)
+    if len(getattr(X, "shape", np.shape(X))) != 2:
+        raise InputError("X must be a table of rows and columns", argument="X")
+    if len(sizes) == 0:
+        raise InputError("sizes must have at least one (n_trees, n_leaves)", argument="sizes")
+    pairs = [(check_count("sizes", trees), check_count("sizes", leaves, 2)) for trees, leaves in sizes]
+    with require_extra("fit", "training a cheap model"):
+        from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+    kind = HistGradientBoostingClassifier if task == "classification" else HistGradientBoostingRegressor
+    seed, models = draw_seed(random_state) % 2**32, []
+    for n_trees, n_leaves in pairs:
+        model = kind(max_iter=n_trees, max_leaf_nodes=n_leaves, early_stopping=False, random_state=seed)
+        models.append(model.fit(X, y))
+        if progress is not None:
+            progress(len(models), len(pairs))
+    return models

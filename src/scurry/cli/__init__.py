@@ -28,5 +28,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def load_program() -> ModuleType:
     """Return the program with all its commands. Loaded at first use, because an installation may lack its packages."""
     with require_extra("cli", "the scurry command"):
-        from scurry.cli import demo, models, papers, plans, program, rows, watch  # noqa: F401 (each adds its commands)
+        from scurry.cli import demo, models, plans, program, rows  # noqa: F401 (each adds its commands)
     return program

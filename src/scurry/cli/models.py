@@ -11,8 +11,19 @@ import numpy as np
 import typer
 
 from scurry.cli.files import read_model, read_rows
-from scurry.cli.program import AsJson, ModelFile, TrustPickle, app
-from scurry.cli.screen import certificate_json, console, list_first, make_pairs, make_table, show, show_spinner
+from scurry.cli.program import (
+    AsJson,
+    ModelFile,
+    TrustPickle,
+    app,
+    certificate_json,
+    console,
+    list_first,
+    make_pairs,
+    make_table,
+    show,
+    show_spinner,
+)
 from scurry.errors import InputError
 from scurry.formatting import format_bytes, format_share
 

@@ -24,8 +24,13 @@ from scurry.cli.program import (
     Seed,
     TrustPickle,
     app,
+    certificate_json,
+    console,
+    make_table,
+    show,
+    show_progress,
+    show_spinner,
 )
-from scurry.cli.screen import certificate_json, console, make_table, show, show_progress, show_spinner
 from scurry.errors import InfeasibleError, InputError, ScurryWarning
 from scurry.formatting import format_bytes, round_up
 

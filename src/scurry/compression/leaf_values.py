@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from scurry.checks import check_instance, check_number, check_numbers
 from scurry.errors import InputError
 from scurry.forest import Forest, as_rows
-from scurry.forest.files.values import average_leaves
+from scurry.forest.files.packed import average_leaves
 
 FloatArray = NDArray[np.float64]
 _N_STEPS = 12

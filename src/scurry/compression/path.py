@@ -26,8 +26,7 @@ from scurry.compression.leaf_values import refit
 from scurry.compression.sharing import share_counts, share_probabilities, share_thresholds, share_values
 from scurry.compression.weakest_links import keep_share, keep_trees, split_levels
 from scurry.forest import Forest
-from scurry.forest.files.storage import container_bytes
-from scurry.forest.files.values import id_bits
+from scurry.forest.files.storage import container_bytes, id_bits
 
 _MOST_BITS, _FEW_BITS, _LEAST_BITS = 15, 12, 8
 _RATIO, _LEAST_SHARE = 0.8, 0.004  # each candidate keeps so much of the nodes of the one before

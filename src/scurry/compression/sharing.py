@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from scurry.checks import check_count, check_instance
 from scurry.forest import Forest
-from scurry.forest.files.values import add_up, average_leaves, leaf_counts
+from scurry.forest.files.packed import add_up, average_leaves, leaf_counts
 
 FloatArray = NDArray[np.float64]
 _N_ROUNDS = 12  # of Lloyd's algorithm

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from scurry import _core
 from scurry.checks import check_count, check_instance, check_number, check_numbers
 from scurry.errors import InputError
-from scurry.forest import Forest
-from scurry.forest.files.values import add_up
-from scurry.forest.structure import NODE_ARRAYS
+from scurry.forest import NODE_ARRAYS, Forest
+from scurry.forest.files.packed import add_up
 
 FloatArray = NDArray[np.float64]
 

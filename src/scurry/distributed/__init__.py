@@ -1,8 +1,6 @@
 """Scoring and fitting on a Dask cluster, with the same results as on one machine."""
 
-from scurry.distributed.calibration import early_exit
-from scurry.distributed.fitting import anytime, find_order
-from scurry.distributed.pruning import prune
+from scurry.distributed.fitting import anytime, early_exit, find_order, prune
 from scurry.distributed.scoring import Scorer, score
 
 __all__ = ["Scorer", "anytime", "early_exit", "find_order", "prune", "score"]

@@ -11,8 +11,7 @@ from scurry.errors import require_extra
 with require_extra("fit", "an estimator of scurry"):
     from scurry.estimators.classifiers import AnytimeClassifier, EarlyExitClassifier
     from scurry.estimators.feature_budget import FeatureBudgetClassifier
-    from scurry.estimators.rankers import EarlyExitRanker
-    from scurry.estimators.regressors import EarlyExitRegressor
+    from scurry.estimators.regressors import EarlyExitRanker, EarlyExitRegressor
 
 __all__ = [
     "AnytimeClassifier",

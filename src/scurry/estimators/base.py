@@ -29,7 +29,7 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor, Summary
 from scurry.promises import Certificate, Promise
 from scurry.runners.runner import Run
-from scurry.stopping.independence import are_copied, hash_rows
+from scurry.stopping.guarantee import are_copied, hash_rows
 
 Train: TypeAlias = Callable[[NDArray[np.intp]], Any]
 

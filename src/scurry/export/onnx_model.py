@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from scurry.checks import check_flag, check_instance
 from scurry.errors import InputError, OutputError
-from scurry.forest import Forest
-from scurry.forest.structure import MISSING_NONE, MISSING_ZERO
+from scurry.forest import MISSING_NONE, MISSING_ZERO, Forest
 from scurry.importers.onnx.ensemble import LEQ, LT, MEMBER
 from scurry.importers.onnx.graph import BOOL, DOUBLE, FLOAT, INT64, STRING, TREES, Graph, Node, Value, write_graph
 from scurry.predictor import Predictor

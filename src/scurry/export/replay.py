@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.export.columns import NO_CATEGORY
+from scurry.export.comparisons import NO_CATEGORY, CellTables, ExitTables, LeadTables, SentinelTables
 from scurry.export.lowered import Lowered
-from scurry.export.stops import CellTables, ExitTables, LeadTables, SentinelTables
 from scurry.forest import Forest
 from scurry.predictor import Predictor
 from scurry.promises import Labels, Values

@@ -23,10 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.errors import FormatError, InputError, MissingDependencyError
-from scurry.export.c.model import check_name
-from scurry.export.c.selftest import make_probes
+from scurry.export.c.model import check_name, make_probes
 from scurry.export.c.source import name_answer
-from scurry.export.columns import check_integers
+from scurry.export.comparisons import check_integers
 from scurry.export.lowered import LAYOUTS, Lowered, lower
 from scurry.export.replay import final_answers, find_leaves, measure_error, run_trees, walk_steps
 from scurry.forest import Forest, as_rows

@@ -6,13 +6,31 @@ from scurry.forest.forest import Forest
 from scurry.forest.front import Front, RawRows
 from scurry.forest.one_row import RowCall
 from scurry.forest.rows import as_rows, as_value, columns_read, float_columns, in_blocks, text_columns, thread_count
-from scurry.forest.tables import Encoder, as_frame, count_rows, take_rows
+from scurry.forest.structure import (
+    ARRAYS,
+    MISSING_NAN,
+    MISSING_NONE,
+    MISSING_ZERO,
+    NODE_ARRAYS,
+    ZERO,
+    join_trees,
+    label_codes,
+    mean_of_leaves,
+)
+from scurry.forest.tables import CodedRows, Encoder, as_frame, count_rows, take_rows
 from scurry.forest.tree_answers import decision_slack, largest_scores, leaf_scores, score_step, score_threshold
 from scurry.forest.wrappers import Averaged, Calibrated, Isolation, OneVsRest, Samme, Thresholded, Voted, Wrapper
 
 __all__ = [
+    "ARRAYS",
+    "MISSING_NAN",
+    "MISSING_NONE",
+    "MISSING_ZERO",
+    "NODE_ARRAYS",
+    "ZERO",
     "Averaged",
     "Calibrated",
+    "CodedRows",
     "Combinations",
     "Encoder",
     "Forest",
@@ -34,8 +52,11 @@ __all__ = [
     "decision_slack",
     "float_columns",
     "in_blocks",
+    "join_trees",
+    "label_codes",
     "largest_scores",
     "leaf_scores",
+    "mean_of_leaves",
     "score_step",
     "score_threshold",
     "take_rows",

@@ -5,6 +5,7 @@ Importers make it, algorithms read it, the native engine is lowered from it. Not
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
@@ -14,15 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scurry import _core
-from scurry.checks import check_flag
+from scurry.checks import check_flag, check_instance, float_of
 from scurry.errors import InputError
 from scurry.forest.combinations import Combinations
-from scurry.forest.cuts import cut_trees
 from scurry.forest.files.lowered import pack_lowered
-from scurry.forest.files.packed import Packed
+from scurry.forest.files.packed import Packed, StoredForest, average_leaves
 from scurry.forest.files.storage import container_bytes, container_of, write_container
-from scurry.forest.files.stored import StoredForest
-from scurry.forest.files.values import average_leaves
 from scurry.forest.front import Front, RawRows
 from scurry.forest.one_row import RowCall
 from scurry.forest.rows import as_rows, for_engine, in_blocks, thread_count
@@ -31,7 +29,9 @@ from scurry.forest.structure import (
     HEADER,
     NODE_ARRAYS,
     check_fields,
+    cut_trees,
     fill_arrays,
+    freeze,
     join_trees,
 )
 from scurry.forest.tables import Encoder
@@ -192,6 +192,69 @@ class Forest(StoredForest):
         )
         self.__dict__["_node_depth"] = check_fields(self)
         self._seal()
+
+    def _set_header(
+        self,
+        *,
+        n_features: int,
+        classes: ArrayLike | None,
+        aggregation: str,
+        input_dtype: str,
+        score_dtype: str,
+        comparison: str,
+        link: str,
+        link_scale: float,
+        label_from: str,
+        decision_threshold: float,
+        category_rounding: str,
+        feature_names: Sequence[str] | None,
+        categories: Mapping[int, ArrayLike] | None,
+        encode_numbers: bool,
+        integer_dtype: str | None,
+        raw_rows: RawRows | None,
+        front: Front | Combinations | None,
+        wrapper: Wrapper | None,
+    ) -> None:
+        """Set all fields that are no arrays."""
+        try:
+            self.n_features = operator.index(n_features)
+        except TypeError as error:
+            raise InputError(f"n_features must be a whole number, got {n_features!r}", argument="n_features") from error
+        self.classes = None if classes is None else freeze(classes, None, "classes")
+        self.aggregation, self.comparison = aggregation, comparison
+        self.input_dtype, self.score_dtype = input_dtype, score_dtype
+        self.integer_dtype = input_dtype if integer_dtype is None else integer_dtype
+        self.link, self.link_scale = link, float_of(link_scale)
+        self.label_from, self.decision_threshold = label_from, float_of(decision_threshold)
+        self.category_rounding, self.encode_numbers = category_rounding, check_flag("encode_numbers", encode_numbers)
+        if isinstance(feature_names, str):
+            raise InputError(f"feature_names must be a list of names, got {feature_names!r}", argument="feature_names")
+        self.feature_names = None if feature_names is None else tuple(map(str, feature_names))
+        known = {} if categories is None else categories
+        check_instance("categories", known, Mapping)
+        self.categories = {operator.index(f): freeze(values, None, f"categories[{f}]") for f, values in known.items()}
+        self.raw_rows, self.front, self.wrapper = raw_rows, front, wrapper
+        self.is_encoded = self.encode_numbers or front is not None
+
+    def _seal(self) -> None:
+        self.__dict__["_is_sealed"] = True  # from here on nothing can be set
+
+    @property
+    def n_columns(self) -> int:
+        """Number of values of a node: one for each output, or 1 if each tree serves a single one."""
+        packed: Packed | None = self.__dict__.get("_packed")
+        return int(self.value.shape[1]) if packed is None else packed.n_columns
+
+    @cached_property
+    def engine_labels(self) -> NDArray[np.int64]:
+        """What native code writes for each class: the class itself if classes are int64, else its index."""
+        if self.classes is not None and self.classes.dtype == np.int64:
+            return self.classes
+        return np.arange(max(self.n_classes, 1), dtype=np.int64)
+
+    def decode(self, written: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the labels that native code means by what it writes, see `engine_labels`."""
+        return written if self.classes is None or self.engine_labels is self.classes else self.classes.take(written)
 
     def __setattr__(self, name: str, value: object) -> None:
         if "_is_sealed" in self.__dict__:

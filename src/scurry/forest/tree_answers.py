@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -56,17 +55,6 @@ class TreeAnswers(ForestFields, ABC):
         array([1, 0], dtype=int32)
         """
         return label_codes(self.classes, labels, name)
-
-    @cached_property
-    def engine_labels(self) -> NDArray[np.int64]:
-        """What native code writes for each class: the class itself if classes are int64, else its index."""
-        if self.classes is not None and self.classes.dtype == np.int64:
-            return self.classes
-        return np.arange(max(self.n_classes, 1), dtype=np.int64)
-
-    def decode(self, written: NDArray[np.int64]) -> NDArray[Any]:
-        """Return the labels that native code means by what it writes, see `engine_labels`."""
-        return written if self.classes is None or self.engine_labels is self.classes else self.classes.take(written)
 
     def decision_values(self, X: Any, n_threads: int | None = 1) -> NDArray[np.float64]:
         """Return what the source calls its decision function: the scores, unless a wrapper says otherwise.

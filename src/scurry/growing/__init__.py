@@ -3,7 +3,6 @@
 from scurry.errors import require_extra
 
 with require_extra("fit", "growing a forest"):
-    from scurry.growing.budgeted_forest import BudgetedForestClassifier
-    from scurry.growing.greedy_miser import GreedyMiserClassifier
+    from scurry.growing.budgeted_forest import BudgetedForestClassifier, GreedyMiserClassifier
 
 __all__ = ["BudgetedForestClassifier", "GreedyMiserClassifier"]

@@ -29,8 +29,7 @@ from numpy.typing import NDArray
 
 from scurry import _core
 from scurry.errors import FormatError, InputError, UnsupportedModelError
-from scurry.forest import Forest
-from scurry.forest.structure import MISSING_NAN, MISSING_NONE, MISSING_ZERO, ZERO, mean_of_leaves
+from scurry.forest import MISSING_NAN, MISSING_NONE, MISSING_ZERO, ZERO, Forest, mean_of_leaves
 
 _VERSIONS = ("v3", "v4")  # of the text format: those of LightGBM 2.3 and later
 _CLASSIFIER_LINKS = {"binary": "logistic", "multiclass": "softmax", "multiclassova": "logistic-each"}

@@ -44,8 +44,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils.validation import check_is_fitted
 
 from scurry.errors import InputError, UnsupportedModelError
-from scurry.forest import Forest
-from scurry.forest.structure import mean_of_leaves
+from scurry.forest import Forest, mean_of_leaves
 from scurry.importers.outputs import choose_output
 
 _AVERAGED = (RandomForestClassifier, RandomForestRegressor, ExtraTreesClassifier, ExtraTreesRegressor)

@@ -1,4 +1,12 @@
-"""Counting: which rows of a batch become shadow rows, and what they add to the record of a watch."""
+"""Counting: which rows of a batch become shadow rows, and what they add to the record of a watch.
+
+The evidence of the latest epochs is kept up to date, and looked at after every few shadow rows (`LatestEvidence`).
+
+Shadow rows are drawn by a key and the number of the row, so that batches and threads do not matter (`Draws`). Rows are
+numbered in the order in which they come. Each block of `BLOCK` numbers draws the gaps between its shadow rows from a
+counter under the key. Gaps of a fair draw have no memory, so that beginning anew in each block makes every row a shadow
+row with the same probability, independently of all others; and any block can be drawn without those before it.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +20,109 @@ from numpy.typing import NDArray
 
 from scurry import _core
 from scurry.errors import InputError, warn
-from scurry.monitoring.alarm import LatestEvidence
-from scurry.monitoring.draws import Draws
+from scurry.monitoring.betting import EPOCH, RUN_LENGTH
 from scurry.monitoring.record import UNKNOWN, Kept, Record, Waiting
 from scurry.monitoring.shadow import Comparison, count_losses, take
 from scurry.predictor import Predictor
 from scurry.promises import Outcomes
+
+
+class LatestEvidence:
+    """Whether the counts of a record raise an alarm. It looks at the latest epochs, and remembers those before.
+
+    Labels come in any order, and fill epochs that were looked at before. Somebody who looked at every epoch anew each
+    time would look far more often than the bets allow for. So where the promise waits for labels, all that have come
+    are looked at together.
+
+    Parameters
+    ----------
+    record : Record
+    """
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self._forget()
+
+    def _forget(self) -> None:
+        self._n_closed = 0
+        n_bets = [len(part.log_gains) for part in self.record.setup.parts]
+        # Before the first epoch that is not closed: what each gambler has who began at the first row, and all who began
+        # before an epoch.
+        self._log_capital, self._begun = [np.zeros(n) for n in n_bets], [np.zeros(n) for n in n_bets]
+
+    def touch(self, epoch: int) -> None:
+        """Note that counts of an epoch have changed."""
+        if epoch < self._n_closed:
+            self._forget()  # labels may come late, so that what was remembered is no longer true
+
+    def look(self) -> tuple[bool, bool]:
+        """Return whether an alarm and whether a change is found after one of the epochs not looked at before."""
+        if self._n_closed >= len(self.record.started):
+            return False, False
+        e_values, changes = self._measure()
+        if self.record.setup.promise.NEEDS_LABELS:
+            e_values, changes = e_values[-1:], changes[-1:]
+        limit = 1.0 / (1.0 - self.record.setup.confidence)
+        return bool((e_values >= limit).any()), bool((changes >= RUN_LENGTH + EPOCH).any())
+
+    def _measure(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the e-value and the detector of changes after each open epoch, and close all but the last."""
+        record, first = self.record, self._n_closed
+        parts, started = record.setup.parts, record.started[first:]
+        e_values, changes = np.zeros(len(started)), np.zeros(len(started))
+        for at, part in enumerate(parts):
+            _core.follow_bets(
+                record.epochs[at][first:],
+                started,
+                part.log_gains,
+                first_capital=0.0 if part.allows_nothing else EPOCH,
+                log_capital=self._log_capital[at],
+                begun=self._begun[at],
+                e_values=e_values,
+                changes=changes,
+            )
+        self._n_closed += len(started) - 1
+        return e_values / len(parts), changes / len(parts)
+
+
+BLOCK = _core.DRAW_BLOCK
+
+
+class Draws:
+    """The numbers of shadow rows in an endless stream.
+
+    Parameters
+    ----------
+    share : float in (0, 1]
+        The probability with which a row is drawn.
+    seed : int
+        The key.
+
+    Examples
+    --------
+    >>> draws = Draws(0.01, seed=7)
+    >>> whole = draws.between(0, 100_000)
+    >>> parts = [draws.between(start, start + 1000) for start in range(0, 100_000, 1000)]
+    >>> bool((np.concatenate(parts) == whole).all()), 900 < len(whole) < 1100
+    (True, True)
+    """
+
+    def __init__(self, share: float, seed: int) -> None:
+        self.share, self.seed = share, seed % 2**64
+        self._native = _core.Draws(share, self.seed)
+
+    def between(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Return the numbers of the shadow rows from `start` to before `stop`, ascending."""
+        return self._native.between(start, stop)
+
+    def none_before(self, start: int) -> int:
+        """Return a number up to which no row from `start` on is drawn: that of the next one, or the end of a block."""
+        return self._native.none_before(start)
+
+    def shadow_rows(self, n_features: int, dtype: str) -> _core.ShadowRows:
+        """Return what draws rows of batches, and holds them until they are looked at."""
+        return _core.ShadowRows(self.share, self.seed, n_features=n_features, is_float32=dtype == "float32")
+
 
 # Shadow rows that are judged together: few at the begin of a stream, so that an early alarm is not late; later an
 # eighth of those so far, because a handful of rows takes the full model almost as long as a few hundred.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.errors import InputError
-from scurry.forest.tables import CodedRows
+from scurry.forest import CodedRows
 from scurry.monitoring.betting import Counts, Part
 from scurry.plan import Plan
 from scurry.predictor import Predictor

@@ -14,12 +14,59 @@ of a per cent is noise. Here a state's score is ``#right + sum of (1 + x / (1 + 
 Forests too large for that are searched with one beam, from the leaves up, on a stratified sample of the
 rows, and narrower if need be; its order and the Backward Squirrel Order are refined on as many rows as time allows.
 The beam that goes down is left out because it falls behind where there are many trees to choose from.
+
+The Optimal and the Unoptimal Order are those of Biebert, Hakert, Heider, Kuhse, Buschjäger, Chen: "Jump Like A
+Squirrel: Optimized Execution Step Order for Anytime Random Forest Inference", arXiv:2603.01588, section IV-B.
+
+=================  ==============================================
+in the paper       here
+=================  ==============================================
+t, d               ``n_trees``, ``tree_depth`` (each tree its own)
+S_o                the rows and labels given to `find`
+vertex, state      one level per tree
+weight of an edge  rows answered wrongly in the state it leads to
+=================  ==============================================
+
+Deviations:
+
+1. Dijkstra's algorithm is not needed: every step leads to a later state in lexicographic order, so one sweep in that
+   order finds the shortest path, without a heap and with one byte per state (``core/orders/optimal.h``).
+2. A tree has as many levels as it is deep, not the forest's maximum: no steps are spent below a tree's last leaf.
+3. Regressors are an extension: squared errors take the place of wrong answers.
+
+Orders from rankings of the trees go tree by tree (depth), or level by level (breadth). The rankings that squirrel
+orders are compared with in Biebert et al., arXiv:2603.01588, section IV-A. With P[m, i, c] the class fractions of tree
+m for row i of label y, C classes, S the trees chosen so far:
+
+========  ==============================================================================================================
+``ie``    individual error of each tree, ascending
+``ea``    error ambiguity: sum over i and c of (P[m,i,c] - mean over trees)^2, plus sum over i of
+          exp(-P[m,i,y] / C) / C^2 and, over c other than y, of exp(P[m,i,c] / (C (C - 1))) / (C (C - 1))^2; ascending
+``re``    reduced error (Margineantu, Dietterich 1997): greedily the tree that leaves S with the fewest errors
+``drep``  diversity regularised pruning (Li, Yu, Zhou 2012): best tree first, then, among the share `rho` of the other
+          trees that agrees least with S, the one that leaves S with the fewest errors
+``qwyc``  the order of QWYC's Algorithm 1 (Wang, Gupta, You 2021) on the scores P[m,i,1] - 1/2 with α = 0.005
+========  ==============================================================================================================
+
+Ties go to the lowest tree. Deviations:
+
+1. Every tree is ranked; the pruning methods stop earlier.
+2. ``re`` has no backfitting, as in the paper's comparison.
+3. ``drep`` measures agreement as the share of rows with equal labels, which ranks two-class trees as the original's
+   diff does, and counts `rho` on the trees not yet chosen.
+4. ``ea`` is the formula in use for pruning forests, which adds the second derivative of the loss to the squared
+   deviation (the decomposition of Jiang et al. 2017 multiplies them): it ranks trees close to the mean forest first.
+5. A boosted model's tree is judged together with the base score; ``ea`` needs class fractions.
+6. Regressors (an extension) have ``ie`` and ``re``, with squared errors.
 """
 
 from __future__ import annotations
 
 import difflib
+import logging
+import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,14 +83,273 @@ from scurry.checks import (
     check_progress,
     check_random_state,
 )
-from scurry.errors import InputError
+from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest, thread_count
 from scurry.orders.curves import cost_per_step, mean_over_time, measure_curve, nma
-from scurry.orders.fixed_point import can_be_weighted
-from scurry.orders.optimal import find_optimal
-from scurry.orders.ordering_set import OrderingSet
-from scurry.orders.rankings import RANKINGS, find_ranked
+from scurry.orders.ordering_set import OrderingSet, can_be_weighted
 from scurry.plan import READOUTS
+from scurry.stopping import qwyc
+
+_log = logging.getLogger("scurry")
+_BLOCK_TREES, _SLICE_STATES = 3, 2**18  # as in core/orders/grid.h and core/orders/optimal.cc
+
+
+@dataclass(frozen=True)
+class Size:
+    """What the search over all states of a forest needs.
+
+    Attributes
+    ----------
+    n_states : int
+    memory : int
+        Bytes, as many as are in use at once if no row is ever dropped.
+    """
+
+    n_states: int
+    memory: int
+
+    @classmethod
+    def of(cls, depths: NDArray[np.int32], n_rows: int, n_margins: int, *, regressor: bool, n_threads: int) -> Size:
+        """Return the size for trees of these depths."""
+        levels = sorted(int(depth) + 1 for depth in depths if depth > 0)
+        levels = [1] * (_BLOCK_TREES + 1 - len(levels)) + levels
+        n_states, n_inner = math.prod(levels), math.prod(levels[:-1])
+        block = levels[-1 - _BLOCK_TREES : -1]
+        loss, margins = 8 if regressor else 4, n_rows * n_margins
+        rows = 8 * n_rows * len(depths)  # where they end, as they come and sorted
+        # Per row and margin: what each level of each tree adds, the start and one step; two bounds for every tree.
+        table = 4 * margins * (sum(levels) + 2 + (0 if regressor else 2 * (len(levels) + 1)))
+        # In every thread: a slice of losses; the rows open after each tree fixed; those of a block, side by side.
+        opened = (len(levels) - 1) * (8 * margins + 4 * n_rows)
+        side_by_side = 0 if regressor else 4 * margins * (sum(block) + 2) + 16 * n_rows
+        slice_states = max(min(n_inner, _SLICE_STATES), math.prod(block))
+        of_thread = loss * slice_states + opened + side_by_side
+        return cls(n_states, n_states + loss * n_inner + rows + table + n_threads * of_thread)
+
+
+def find_optimal(
+    ordering: OrderingSet,
+    *,
+    worst: bool = False,
+    max_memory: int,
+    n_threads: int = 1,
+    progress: Progress | None = None,
+) -> NDArray[np.int32]:
+    """Find the order with the largest mean accuracy on the ordering set, or with the smallest.
+
+    Parameters
+    ----------
+    ordering : OrderingSet
+    worst : bool, default False
+        Find the Unoptimal Order.
+    max_memory : int
+        Bytes that may be used.
+    n_threads : int, default 1
+    progress : callable, optional
+        Called as ``progress(n_done, n_total)`` with numbers of states, first with 0. What the search will need is
+        written to the log "scurry".
+
+    Returns
+    -------
+    int32 array of shape (n_steps,)
+
+    Raises
+    ------
+    InfeasibleError
+        If more than `max_memory` is needed; the message names the nearest sizes that are feasible.
+    """
+    forest = ordering.forest
+    n_margins = 1 if ordering.fixed.values.shape[1] <= 2 else ordering.fixed.values.shape[1]
+
+    def size_of(depths: NDArray[np.int32]) -> Size:
+        return Size.of(depths, ordering.n_rows, n_margins, regressor=not forest.is_classifier, n_threads=n_threads)
+
+    size = size_of(forest.tree_depth)
+    if size.memory > max_memory:
+        raise InfeasibleError(_explain_refusal(forest.tree_depth, size, size_of, max_memory), achievable=size.memory)
+    grid = _core.Grid(ordering.descent())
+    n_states, seconds = size.n_states, grid.seconds(n_threads)
+    _log.info(
+        "optimal order: %s states, %s, about %s", f"{n_states:,}", _format_bytes(size.memory), _format_seconds(seconds)
+    )
+    if progress is None:
+        return grid.optimal(worst=worst, n_threads=n_threads, progress=None)
+    report = progress
+    report(0, n_states)
+    steps = grid.optimal(
+        worst=worst, n_threads=n_threads, progress=lambda share: report(round(share * n_states), n_states)
+    )
+    report(n_states, n_states)
+    return steps
+
+
+def _explain_refusal(
+    depths: NDArray[np.int32], size: Size, size_of: Callable[[NDArray[np.int32]], Size], max_memory: int
+) -> str:
+    n_trees, deepest = len(depths), int(depths.max())
+    fewer = next(n for n in range(n_trees - 1, -1, -1) if size_of(depths[:n]).memory <= max_memory or n == 0)
+    shallower = next(
+        d for d in range(deepest - 1, -1, -1) if size_of(np.minimum(depths, d)).memory <= max_memory or d == 0
+    )
+    feasible = [f"its first {fewer} trees"] if fewer else []
+    feasible += [f"all {n_trees} trees cut at depth {shallower}"] if shallower else []
+    nearest = f"Feasible are {' or '.join(feasible)}. " if feasible else ""
+    return (
+        f"the optimal order of {n_trees} trees of depth {deepest} has {size.n_states:.3g} states to look at and needs "
+        f"{_format_bytes(size.memory)}, more than max_memory = {_format_bytes(max_memory)}. {nearest}"
+        'Use order="auto", whose orders come close for forests of any size'
+    )
+
+
+def _format_bytes(n: int) -> str:
+    if n < 1000:
+        return f"{n} B"
+    size = n / 1000
+    for unit in ("kB", "MB", "GB", "TB"):
+        if size < 999.5 or unit == "TB":
+            break
+        size /= 1000
+    return f"{size:.1f} {unit}" if size < 10 else f"{size:.0f} {unit}" if size < 1e6 else f"{size:.1e} {unit}"
+
+
+def _format_seconds(n: float) -> str:
+    return f"{n:.2g} s" if n < 100 else f"{n / 60:.0f} min"
+
+
+RANKINGS = ("ie", "ea", "re", "drep", "qwyc")
+QWYC_MAX_DISAGREEMENT = 0.005
+
+
+def find_ranked(ordering: OrderingSet, layout: str, ranking: str) -> NDArray[np.int32]:
+    """Return the order that takes ranked trees one after the other, or all of them level by level.
+
+    Parameters
+    ----------
+    ordering : OrderingSet
+    layout : {"depth", "breadth"}
+    ranking : {"ie", "ea", "re", "drep", "qwyc"}
+
+    Returns
+    -------
+    int32 array of shape (n_steps,)
+    """
+    trees, depths = rank(ordering, ranking), ordering.forest.tree_depth
+    if layout == "depth":
+        return np.repeat(trees, depths[trees]).astype(np.int32)
+    levels = [trees[depths[trees] > level] for level in range(ordering.forest.max_depth)]
+    return np.concatenate([*levels, np.zeros(0, np.intp)]).astype(np.int32)
+
+
+def rank(ordering: OrderingSet, ranking: str) -> NDArray[np.intp]:
+    """Return the trees from the most to the least important, shape (n_trees,)."""
+    if not ordering.forest.is_classifier:
+        return _rank_regressor(ordering, ranking)
+    match ranking:
+        case "ie":
+            return np.argsort(_core.Squirrel(ordering.whole_trees(), down=True).look(), kind="stable")
+        case "ea":
+            return np.argsort(measure_ambiguity(ordering), kind="stable")
+        case "re":
+            return _core.squirrel_order(ordering.whole_trees(), down=True).astype(np.intp)
+        case "drep":
+            return rank_by_drep(ordering)
+        case "qwyc":
+            return rank_by_qwyc(ordering)
+    raise InputError(f"ranking must be one of {', '.join(RANKINGS)}, got {ranking!r}")
+
+
+def measure_ambiguity(ordering: OrderingSet) -> NDArray[np.float64]:
+    """Return the error ambiguity of each tree, shape (n_trees,)."""
+    if ordering.forest.aggregation == "sum" or ordering.forest.n_classes < 2:
+        raise InputError("the ea ranking needs trees that answer with fractions of several classes; use ie or re")
+    n_classes = ordering.forest.n_classes
+    own = np.arange(ordering.n_rows), ordering.targets
+    fractions, trees = ordering.forest.leaf_values(), ordering.leaves.T
+    mean = np.zeros((ordering.n_rows, n_classes))
+    for leaves in trees:
+        mean += fractions[leaves] / len(trees)
+    ambiguity = np.empty(len(trees))
+    for tree, leaves in enumerate(trees):
+        p = fractions[leaves]
+        curvature = np.exp(p / (n_classes * (n_classes - 1))) / (n_classes * (n_classes - 1)) ** 2
+        curvature[own] = np.exp(-p[own] / n_classes) / n_classes**2
+        ambiguity[tree] = ((p - mean) ** 2).sum() + curvature.sum()
+    return ambiguity
+
+
+def rank_by_drep(ordering: OrderingSet, rho: float = 0.25) -> NDArray[np.intp]:
+    """Return DREP's order of the trees, shape (n_trees,)."""
+    n_trees = ordering.forest.n_trees
+    answers = np.stack([_labels(ordering, ordering.fixed.start + _sums(ordering, tree)) for tree in range(n_trees)])
+    squirrel = _core.Squirrel(ordering.whole_trees(), down=True)
+    sums = np.tile(ordering.fixed.start, (ordering.n_rows, 1))
+    remaining, chosen = np.arange(n_trees), np.zeros(0, np.intp)
+    while len(remaining):
+        candidates = remaining
+        if len(chosen):
+            agreement = (answers[remaining] == _labels(ordering, sums)).sum(axis=1)
+            different = np.argsort(agreement, kind="stable")[: math.ceil(rho * len(remaining))]
+            candidates = np.sort(remaining[different])
+        best = candidates[np.argmin(squirrel.look()[candidates])]
+        squirrel.step(int(best))
+        sums += _sums(ordering, int(best))
+        chosen, remaining = np.append(chosen, best), remaining[remaining != best]
+    return chosen
+
+
+def rank_by_qwyc(ordering: OrderingSet) -> NDArray[np.intp]:
+    """Return QWYC's order of the trees, shape (n_trees,)."""
+    forest = ordering.forest
+    if forest.n_classes != 2:
+        raise InputError(
+            f"the qwyc ranking is for two classes, this model has {forest.n_classes}; use ie, ea, re or drep"
+        )
+    start, unit = ordering.fixed.start, ordering.fixed.unit
+    sums = np.stack([_sums(ordering, tree) for tree in range(forest.n_trees)], axis=1)
+    rule = qwyc(
+        (sums[:, :, 1] - sums[:, :, 0]) * unit,
+        max_disagreement=QWYC_MAX_DISAGREEMENT,
+        decision_threshold=float(start[0] - start[1]) * unit,
+        decisions=_labels(ordering, start + sums.sum(axis=1, dtype=np.int32)) == 1,
+        spending="upfront",
+        sides="negative-first",
+    )
+    return np.asarray(rule.order, dtype=np.intp)
+
+
+def _rank_regressor(ordering: OrderingSet, ranking: str) -> NDArray[np.intp]:
+    if ranking not in ("ie", "re"):
+        raise InputError(f"the {ranking} ranking is for classifiers; a regressor's trees can be ranked by ie or re")
+    forest = ordering.forest
+    y = ordering.y.astype(np.float64)
+    predictions = np.stack([forest.value[ordering.leaves[:, tree], 0] for tree in range(forest.n_trees)], axis=1)
+    averaged = forest.aggregation != "sum"
+    start = forest.base_score[0]
+    if ranking == "ie":
+        return np.argsort(((start + predictions - y[:, None]) ** 2).sum(axis=0), kind="stable")
+    # Sums that do not change with S are computed once, so that choosing a tree takes one product per candidate.
+    squares, with_y = (predictions**2).sum(axis=0), y @ predictions
+    total, chosen = np.full(len(y), start), list[int]()
+    while len(chosen) < forest.n_trees:
+        # |(total + p) / n - y|^2 up to a constant, for every tree's p at once.
+        n = len(chosen) + 1 if averaged else 1
+        errors = (squares + 2 * (total @ predictions)) / n**2 - 2 * with_y / n
+        errors[chosen] = np.inf
+        chosen.append(int(np.argmin(errors)))
+        total += predictions[:, chosen[-1]]
+    return np.array(chosen, dtype=np.intp)
+
+
+def _sums(ordering: OrderingSet, tree: int) -> NDArray[np.int32]:
+    """Return what the leaves of one tree add to the sums, shape (n_rows, n_sums)."""
+    return ordering.fixed.values[ordering.leaves[:, tree]]
+
+
+def _labels(ordering: OrderingSet, sums: NDArray[np.int32]) -> NDArray[np.intp]:
+    if ordering.fixed.last_class_wins_ties:
+        return np.asarray(sums.shape[1] - 1 - sums[:, ::-1].argmax(axis=1), dtype=np.intp)
+    return np.asarray(sums.argmax(axis=1), dtype=np.intp)
+
 
 ORDERS = (
     "auto",

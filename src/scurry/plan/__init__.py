@@ -4,11 +4,10 @@ Algorithms make plans. What runs or shows a plan (the native core, exports, the 
 rules in this folder and asks them for what it needs; it never knows which algorithm made the plan.
 """
 
-from scurry.plan.cells import CellRule
-from scurry.plan.plan import Plan, ScoreMap
-from scurry.plan.rules import (
+from scurry.plan.plan import (
     NEVER_ABOVE,
     NEVER_BELOW,
+    READOUTS,
     Band,
     Bins,
     ExitRule,
@@ -16,14 +15,17 @@ from scurry.plan.rules import (
     Gaps,
     LeaderRule,
     Leads,
+    Plan,
     Regions,
+    ScoreMap,
+    StepRule,
     StopRule,
     SumRule,
     Tally,
+    readout_weights,
     to_int32,
 )
-from scurry.plan.sentinels import SentinelRule, TopKRule
-from scurry.plan.steps import READOUTS, StepRule, readout_weights
+from scurry.plan.whole_rows import CellRule, SentinelRule, TopKRule
 
 __all__ = [
     "NEVER_ABOVE",

@@ -1,22 +1,698 @@
-"""Plan: an order of trees, a rule to stop and a certificate, and how plans lie in files."""
+"""Plan: an order of trees, a rule to stop and a certificate, and how plans lie in files.
+
+`StopRule` is what all stop rules can say. By an `ExitRule` or a `LeaderRule` a row may stop after any tree, on one sum
+or on a sum per class; by a `StepRule` after any step, whenever the budget of the caller ends.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from enum import IntEnum
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import check_instance
+from scurry.checks import check_choice, check_instance, check_number
 from scurry.costs import FeatureCosts
 from scurry.errors import FormatError, InputError
-from scurry.forest import Forest
+from scurry.forest import Forest, largest_scores, leaf_scores, score_threshold
 from scurry.forest.files.storage import Container
-from scurry.plan.rules import StopRule, SumRule
 
 if TYPE_CHECKING:
-    from scurry.promises import Certificate  # loaded where a plan has one
+    from scurry.promises import Certificate
+
+# Sums are 32-bit integers, so these thresholds are never crossed.
+NEVER_BELOW = int(np.iinfo(np.int32).min)
+NEVER_ABOVE = int(np.iinfo(np.int32).max)
+KINDS = ("votes", "scores")
+READOUTS = ("plain", "weighted")
+# The factor of `with_scaled_thresholds` at which a rule on pieces stops no row any more.
+_LARGEST_FACTOR = 16.0
+_KINDS: dict[str, type[StopRule]] = {}
+
+
+class ExitSide(IntEnum):
+    """Where a running sum leads. The native core (``core/runtime/early_exit.h``) and files use the same numbers."""
+
+    CONTINUE = 0
+    NEGATIVE = 1
+    POSITIVE = 2
+    FULL = 3  # evaluate every tree, whatever comes
+
+
+class Band(NamedTuple):
+    """Thresholds after each number of trees, NaN where no row stops.
+
+    Attributes
+    ----------
+    lower, upper : float64 arrays of shape (n_policies, n_trees + 1)
+        A row stops as negative at or below `lower`, as positive at or above `upper`: numbers of positive votes, or
+        running scores minus the decision threshold.
+    """
+
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+
+
+class Bins(NamedTuple):
+    """Intervals of a score, minus the decision threshold, that stop a row.
+
+    Attributes
+    ----------
+    trees : int64 array of shape (n_bins,)
+        After how many trees.
+    low, high : float64 arrays of shape (n_bins,)
+        Infinite where an interval has no end.
+    positive : bool array of shape (n_bins,)
+    score : str
+        Which score: that of the trees so far, or an estimate of the full one.
+    """
+
+    trees: NDArray[np.int64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    positive: NDArray[np.bool_]
+    score: str = "running score"
+
+
+class Leads(NamedTuple):
+    """The smallest lead over the second class that stops a row after each round; NaN where none does.
+
+    Attributes
+    ----------
+    lead : float64 array of shape (n_rounds + 1,)
+    """
+
+    lead: NDArray[np.float64]
+
+
+class Gaps(NamedTuple):
+    """How far below the k-th best document of its query a document leaves.
+
+    Attributes
+    ----------
+    trees : int64 array of shape (n_sentinels,)
+        After how many trees.
+    gap : float64 array of shape (n_sentinels,)
+        On the scale of scores; NaN where none leaves.
+    """
+
+    trees: NDArray[np.int64]
+    gap: NDArray[np.float64]
+
+
+Regions = Band | Bins | Leads | Gaps
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StopRule(ABC):
+    """What every kind of stop rule can say about itself."""
+
+    # How files name this kind. It stays as it is when a class is renamed.
+    TAG: ClassVar[str]
+    ARRAYS: ClassVar[dict[str, type]] = {}
+    # Whether the plan's order names the tree of each step, and a row may stop after any of them.
+    by_step: ClassVar[bool] = False
+    # Whether rows must be known as a whole: features cannot be bought while such a plan runs.
+    needs_whole_rows: ClassVar[bool] = False
+    # Whether rows are documents that are ranked within their queries.
+    ranks_groups: ClassVar[bool] = False
+    # Whether rows evaluate trees in the plan's order. If not, the rule has an order for each part of the inputs.
+    in_plan_order: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        # So that each kind can live in a module of its own; `scurry.plan` imports them all.
+        if "TAG" in vars(cls):
+            _KINDS[cls.TAG] = cls
+
+    @abstractmethod
+    def check(self, forest: Forest) -> None:
+        """Raise an error unless this rule can stop `forest`."""
+
+    @property
+    def by_votes(self) -> bool:
+        """Whether trees vote, so that a row evaluated in full gets the label of the full vote."""
+        return False
+
+    def node_weights(self, forest: Forest) -> NDArray[np.float64]:
+        """Return how many times each node counts, shape (n_nodes,); empty if all count once."""
+        return np.empty(0)
+
+    def regions(self, forest: Forest) -> Regions | None:
+        """Return where the rule stops rows, for plots; None if that cannot be drawn."""
+        return None
+
+    def with_scaled_thresholds(self, forest: Forest, factor: float) -> Self | None:
+        """Return the rule with `factor` times as much caution; None if it has no thresholds to move."""
+        return None
+
+    def without_stops(self) -> Self | None:
+        """Return the rule without a stop before the last tree; None if it has no thresholds to move."""
+        return None
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return a header for JSON and arrays that say everything about the rule."""
+        header = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in self.ARRAYS}
+        return header | {"rule": self.TAG}, {f"stop_{name}": getattr(self, name) for name in self.ARRAYS}
+
+    @staticmethod
+    def from_container(container: Container, header: dict[str, Any]) -> StopRule:
+        """Return the rule of a ``.scurry`` file from what `to_parts` has returned."""
+        kind = _KINDS.get(str(header.get("rule")))
+        if kind is None:
+            raise FormatError(f"it has a stop rule of an unknown kind, {header.get('rule')!r}")
+        parts: dict[str, Any] = {name: container.array(f"stop_{name}", dtype) for name, dtype in kind.ARRAYS.items()}
+        parts |= {name: value for name, value in header.items() if name != "rule"}
+        try:
+            return kind(**parts)
+        except TypeError as error:
+            raise FormatError(f"its stop rule has unknown fields: {error}") from error
+
+
+class Tally(Protocol):
+    """The running sums of one row, whose features may be bought while they grow. The native core has its own.
+
+    Attributes
+    ----------
+    decided : int or None
+        The class with which the row stops.
+    """
+
+    decided: int | None
+
+    @property
+    def leading(self) -> int:
+        """The class that the sums so far speak for."""
+        ...
+
+    def add(self, tree: int, node: int) -> None:
+        """Add a tree that ended at a node."""
+        ...
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SumRule(StopRule):
+    """What the rules of early exits share: integer sums of votes, or of leaf scores in units of `step`.
+
+    The integers make outcomes independent of batch size, order of rows and threads.
+    """
+
+    kind: str
+    step: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, KINDS)
+        check_number("step", self.step, above=0.0)
+
+    @property
+    def by_votes(self) -> bool:
+        """Whether trees vote, so that a row evaluated in full gets the label of the full vote."""
+        return self.kind == "votes"
+
+    @property
+    def shuffles_rows(self) -> bool:
+        """Whether each row draws an order of trees of its own."""
+        return False
+
+    @property
+    @abstractmethod
+    def n_positions(self) -> int:
+        """After how many numbers of trees, or of rounds, a row may stop; none and all of them count too."""
+
+    def _check_sums(
+        self, forest: Forest, largest: Callable[[], NDArray[np.float64]], start: NDArray[np.float64]
+    ) -> None:
+        """Raise an error unless all sums fit 32 bits, with the `largest` leaf of each tree, whatever their order."""
+        if self.kind == "votes":
+            if forest.n_columns != forest.n_classes:
+                raise InputError("the plan counts votes, and a tree of this forest has no vote for every class")
+            return
+        with np.errstate(over="ignore"):
+            most = np.rint(largest() / self.step).sum() + np.abs(start).max() / self.step
+        if not most < NEVER_ABOVE:
+            raise InputError(f"step {self.step:g} is too small: some sum is more than 2^31 of them")
+
+    @abstractmethod
+    def increments(self, forest: Forest) -> NDArray[np.int32]:
+        """Return what each node, as a leaf, adds to a row's sums; shape (n_nodes,) or (n_nodes, n_columns)."""
+
+    @abstractmethod
+    def increments_of(self, forest: Forest, values: NDArray[np.float64]) -> NDArray[np.int32]:
+        """Return what leaves with these values, shape (n, n_columns), add: `increments` without the nodes."""
+
+    @abstractmethod
+    def tally(self, forest: Forest, increments: NDArray[np.int32]) -> Tally:
+        """Return the state of a row before its first tree; a randomised rule must be what the row drew."""
+
+    @abstractmethod
+    def regions(self, forest: Forest) -> Regions:
+        """Return where the rule stops rows, in units of votes or scores, for plots."""
+
+    @abstractmethod
+    def with_scaled_thresholds(self, forest: Forest, factor: float) -> Self:
+        """Return the rule with the distance between its thresholds times `factor`: above 1 is more cautious."""
+
+    @abstractmethod
+    def without_stops(self) -> Self:
+        """Return the rule without a stop before the last tree."""
+
+    def _to_grid(self, values: NDArray[np.float64], leaves: NDArray[np.bool_] | bool = True) -> NDArray[np.int32]:
+        """Return `values` in grid units. Those at `leaves` must fit 32 bits; others add to no sum, and are cut."""
+        with np.errstate(under="ignore"):
+            units = np.rint(values / self.step)
+        if np.abs(units[leaves]).max() >= NEVER_ABOVE:
+            raise InputError(f"step {self.step:g} is too small: some score is more than 2^31 of them")
+        return units.clip(NEVER_BELOW, NEVER_ABOVE).astype(np.int32)
+
+    @property
+    def is_randomised(self) -> bool:
+        """Whether rows draw something: a policy, or an order of their own."""
+        return False
+
+    def draw(self, order: NDArray[np.int32], number: int) -> tuple[NDArray[np.int32], Self]:
+        """Return the order of trees and the rule, of one policy, that the row with this number follows."""
+        return order, self
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ExitRule(SumRule):
+    """When a row of a two-class model may stop before all trees are evaluated.
+
+    Every tree adds an integer to a row's sum: 1 for a positive vote ("votes"), or its leaf's score in units of `step`
+    ("scores"). After ``i`` trees the row stops as negative if its sum is at most ``lower[p, i]``, as positive if it is
+    at least ``upper[p, i]``, under the policy ``p`` it drew with probability ``weights[p]``. Where `piece_offset` is
+    given, the sums after ``i`` trees are cut at ``piece_edges[piece_offset[i]:piece_offset[i + 1]]`` instead, and each
+    interval has an `ExitSide`.
+
+    Attributes
+    ----------
+    kind : {"votes", "scores"}
+    step : float
+        What one grid unit of the sum is worth.
+    weights : float64 array of shape (n_policies,)
+    lower, upper : int32 arrays of shape (n_policies, n_trees + 1)
+    piece_offset, piece_edges, piece_sides : uint32, int32 and uint8 arrays
+    shuffle : {"fixed", "row"}
+        Whether all rows share the plan's order, or each draws its own.
+    seed : int
+        Random seed. Draws depend on the seed and the row's own values alone.
+    """
+
+    weights: NDArray[np.float64]
+    lower: NDArray[np.int32]
+    upper: NDArray[np.int32]
+    piece_offset: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
+    piece_edges: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    piece_sides: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
+    shuffle: str = "fixed"
+    seed: int = 0
+
+    TAG: ClassVar[str] = "ExitRule"
+    ARRAYS: ClassVar[dict[str, type]] = {
+        "weights": np.float64,
+        "lower": np.int32,
+        "upper": np.int32,
+        "piece_offset": np.uint32,
+        "piece_edges": np.int32,
+        "piece_sides": np.uint8,
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.shuffle not in ("fixed", "row") or type(self.seed) is not int or not 0 <= self.seed < 2**63:
+            raise InputError(
+                f'shuffle must be "fixed" or "row" and seed a whole number, got {self.shuffle!r}, {self.seed!r}'
+            )
+        if self.weights.ndim != 1 or self.lower.ndim != 2 or self.lower.shape != self.upper.shape:
+            raise InputError("weights, lower and upper do not fit together")
+        if len(self.lower) != len(self.weights) or len(self.weights) == 0 or not (self.weights >= 0).all():
+            raise InputError("every policy needs a weight and a row of thresholds")
+        with np.errstate(over="ignore"):
+            if not 0 < self.weights.sum() < np.inf:
+                raise InputError("weights must be finite, and one of them above 0")
+        if (self.lower >= self.upper).any():
+            raise InputError("every lower threshold must be below its upper one")
+        self._check_pieces()
+
+    def _check_pieces(self) -> None:
+        offset, edges, sides = self.piece_offset, self.piece_edges, self.piece_sides
+        if not offset.ndim == edges.ndim == sides.ndim == 1:
+            raise InputError("piece_offset, piece_edges and piece_sides must each be one list of numbers")
+        n_counts = self.lower.shape[1] if offset.size else 0  # numbers of trees after which sums are cut
+        fits = not offset.size or (offset[0] == 0 and offset[-1] == len(edges) and (offset[1:] >= offset[:-1]).all())
+        if offset.size not in (0, n_counts + 1) or not fits or len(sides) != (len(edges) + n_counts):
+            raise InputError("piece_offset, piece_edges and piece_sides do not fit together")
+        falls = edges[1:] < edges[:-1]
+        falls[offset[(offset > 0) & (offset < len(edges))].astype(np.int64) - 1] = False  # edges of the next count
+        if falls.any():
+            raise InputError("piece_edges must rise after each number of trees")
+        if sides.max(initial=0) > ExitSide.FULL:
+            raise InputError(f"piece_sides must be from 0 to {int(ExitSide.FULL)}, got {sides.max()}")
+
+    def check(self, forest: Forest) -> None:
+        """Raise an error unless this rule can stop `forest`."""
+        if forest.n_classes != 2:
+            raise InputError(f"the plan is for two classes, the forest has {forest.n_classes}")
+        if self.lower.shape[1] != forest.n_trees + 1:
+            raise InputError(f"the plan has thresholds for {self.lower.shape[1] - 1} trees, not {forest.n_trees}")
+        self._check_sums(forest, lambda: largest_scores(forest), np.zeros(1))
+        self.threshold(forest)
+
+    def increments(self, forest: Forest) -> NDArray[np.int32]:
+        """Return what each node, as a leaf, adds to a row's sum; shape (n_nodes,)."""
+        if self.kind == "votes":
+            return self.increments_of(forest, forest.value)
+        return self._to_grid(leaf_scores(forest), forest.is_leaf)
+
+    def increments_of(self, forest: Forest, values: NDArray[np.float64]) -> NDArray[np.int32]:
+        """Return what leaves with these values add, shape (n,)."""
+        if self.kind == "votes":
+            positive: NDArray[np.bool_] = values.argmax(axis=1) == 1
+            return positive.astype(np.int32)
+        return self._to_grid(values[:, 0] if forest.n_outputs == 1 else (values[:, 1] - values[:, 0]) / 2)
+
+    def threshold(self, forest: Forest) -> int:
+        """Return the sum over all trees from which on a row is positive."""
+        if self.kind == "votes":
+            return forest.n_trees // 2 + 1
+        units = np.rint(score_threshold(forest) / self.step)
+        if not abs(units) < NEVER_ABOVE:
+            raise InputError(f"step {self.step:g} is too small: the decision threshold is more than 2^31 of them")
+        return int(units)
+
+    @property
+    def shuffles_rows(self) -> bool:
+        """Whether each row draws an order of trees of its own."""
+        return self.shuffle == "row"
+
+    @property
+    def n_positions(self) -> int:
+        """After how many numbers of trees a row may stop; none and all of them count too."""
+        return int(self.lower.shape[1])
+
+    @property
+    def has_pieces(self) -> bool:
+        """Whether sums are cut into pieces instead of two thresholds."""
+        return bool(self.piece_offset.size)
+
+    def side_of(self, policy: NDArray[np.int64] | int, n_trees: int, sums: NDArray[Any] | int) -> NDArray[np.uint8]:
+        """Return the `ExitSide` of rows with these policies and these sums after `n_trees` trees, as an array."""
+        values = np.asarray(sums)
+        if self.has_pieces:
+            first, last = int(self.piece_offset[n_trees]), int(self.piece_offset[n_trees + 1])
+            # After each number of trees there is one piece more than edges: piece k has the index first + n_trees + k.
+            piece = np.searchsorted(self.piece_edges[first:last], values, side="right")
+            return np.asarray(self.piece_sides[first + n_trees + piece])
+        sides = np.where(values >= self.upper[policy, n_trees], ExitSide.POSITIVE, ExitSide.CONTINUE)
+        return np.where(values <= self.lower[policy, n_trees], ExitSide.NEGATIVE, sides).astype(np.uint8)
+
+    def tally(self, forest: Forest, increments: NDArray[np.int32]) -> Tally:
+        """Return the state of a row before its first tree; a randomised rule must be what the row drew."""
+        return _ExitTally(forest, self, increments)
+
+    def regions(self, forest: Forest) -> Band | Bins:
+        """Return where the rule stops rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from scurry import Forest
+        >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+        ...          "value": [[0.5, 0.5], [1, 0], [0, 1]]}
+        >>> rule = ExitRule(kind="votes", weights=np.ones(1), lower=np.array([[-1, -1, 0, 1]], np.int32),
+        ...                 upper=np.array([[1, 2, 2, 2]], np.int32))
+        >>> rule.regions(Forest.from_trees([stump] * 3)).upper.tolist()
+        [[nan, nan, 2.0, 2.0]]
+        """
+        if self.has_pieces:
+            return self._bins(forest)
+        if self.kind == "votes":
+            n_evaluated = np.arange(self.upper.shape[1])
+            lower, upper = self.lower.astype(np.float64), self.upper.astype(np.float64)
+            return Band(np.where(lower >= 0, lower, np.nan), np.where(upper <= n_evaluated, upper, np.nan))
+        decision = float(self.threshold(forest))
+        return Band(
+            np.where(self.lower > NEVER_BELOW, (self.lower - decision) * self.step, np.nan),
+            np.where(self.upper < NEVER_ABOVE, (self.upper - decision) * self.step, np.nan),
+        )
+
+    def _bins(self, forest: Forest) -> Bins:
+        trees = np.repeat(np.arange(forest.n_trees + 1), np.diff(self.piece_offset))
+        edges = (self.piece_edges - float(self.threshold(forest))) * self.step
+        # The piece above edge k, which belongs to tree t, has the index k + t + 1 (see `side_of`).
+        above = self.piece_sides[np.arange(len(edges)) + trees + 1][:-1]
+        stops = (trees[1:] == trees[:-1]) & np.isin(above, (ExitSide.NEGATIVE, ExitSide.POSITIVE))
+        return Bins(trees[:-1][stops], edges[:-1][stops], edges[1:][stops], above[stops] == ExitSide.POSITIVE)
+
+    def with_scaled_thresholds(self, forest: Forest, factor: float) -> Self:
+        """Return the rule with the distance between its thresholds times `factor`: above 1 is more cautious.
+
+        Pieces cannot be moved apart. Instead no row stops within the first trees; a larger `factor` means more of them.
+        """
+        if self.has_pieces:
+            n_first = round(forest.n_trees * min(max(0.0, np.log(factor) / np.log(_LARGEST_FACTOR)), 1.0))
+            is_early = np.arange(len(self.piece_sides)) < self.piece_offset[n_first] + n_first
+            stops = is_early & (self.piece_sides != ExitSide.FULL)
+            return replace(self, piece_sides=np.where(stops, ExitSide.CONTINUE, self.piece_sides).astype(np.uint8))
+        has_lower, has_upper = self.lower > NEVER_BELOW, self.upper < NEVER_ABOVE
+        lower, upper = self.lower.astype(np.float64), self.upper.astype(np.float64)
+        decision = float(self.threshold(forest))
+        # A threshold without a partner is scaled around the decision, as long as that lies on its inner side.
+        one_sided = np.where(has_upper, np.minimum(decision, upper - 1), np.maximum(decision, lower + 1))
+        centre = np.where(has_lower & has_upper, (lower + upper) / 2, one_sided)
+        return replace(
+            self,
+            lower=to_int32(np.where(has_lower, np.floor(centre + factor * (lower - centre)), NEVER_BELOW)),
+            upper=to_int32(np.where(has_upper, np.ceil(centre + factor * (upper - centre)), NEVER_ABOVE)),
+        )
+
+    def without_stops(self) -> Self:
+        """Return the rule without a stop before the last tree."""
+        lower, upper = np.full_like(self.lower, NEVER_BELOW), np.full_like(self.upper, NEVER_ABOVE)
+        lower[:, -1], upper[:, -1] = self.lower[:, -1], self.upper[:, -1]
+        return replace(self, lower=lower, upper=upper, piece_sides=np.zeros_like(self.piece_sides))
+
+    @property
+    def is_randomised(self) -> bool:
+        """Whether rows draw something: a policy, or an order of their own."""
+        return self.shuffles_rows or len(self.weights) > 1
+
+    def draw(self, order: NDArray[np.int32], number: int) -> tuple[NDArray[np.int32], Self]:
+        """Return the order of trees and the rule, of one policy, that the row with this number follows.
+
+        Native code draws by a row's values. This draw is for rows whose values are not known yet: it differs for a
+        single row, and has the same distribution.
+        """
+        if not self.is_randomised:
+            return order, self
+        rng = np.random.default_rng([self.seed, number])
+        drawn_order = rng.permutation(order) if self.shuffles_rows else order
+        policy = int(rng.choice(len(self.weights), p=self.weights / self.weights.sum()))
+        drawn = slice(policy, policy + 1)
+        one = replace(self, weights=np.ones(1), lower=self.lower[drawn], upper=self.upper[drawn], shuffle="fixed")
+        return drawn_order, one
+
+
+class _ExitTally:
+    """The state of an `ExitRule` with one policy for one row."""
+
+    def __init__(self, forest: Forest, rule: ExitRule, increments: NDArray[np.int32]) -> None:
+        self.rule, self.increments = rule, increments
+        self.threshold = rule.threshold(forest)
+        self.total = self.n_trees = 0
+        self.evaluates_all = False
+        self.decided: int | None = None
+        self._test()
+
+    @property
+    def leading(self) -> int:
+        """The class of the vote, or of the summed scores."""
+        return int(self.total >= self.threshold)
+
+    def add(self, tree: int, node: int) -> None:
+        """Add a tree that ended at a node."""
+        self.total += int(self.increments[node])
+        self.n_trees += 1
+        self._test()
+
+    def _test(self) -> None:
+        if self.evaluates_all:
+            return
+        side = int(self.rule.side_of(0, self.n_trees, self.total))
+        self.evaluates_all = side == ExitSide.FULL
+        self.decided = {ExitSide.NEGATIVE: 0, ExitSide.POSITIVE: 1}.get(ExitSide(side))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LeaderRule(SumRule):
+    """When a row of a model with several classes may stop: once its leading class is far enough ahead.
+
+    A round evaluates one tree, or one tree per class where each serves a single class. After ``r`` rounds a row stops
+    if the largest class sum leads the second by ``lead[r]``; for votes with `need`, if the leader has
+    ``need[r, second]``.
+
+    Attributes
+    ----------
+    kind : {"votes", "scores"}
+    step : float
+    lead : int32 array of shape (n_rounds + 1,)
+    need : int32 array of shape (n_rounds + 1, n_rounds + 1) or (0, 0)
+    """
+
+    lead: NDArray[np.int32]
+    need: NDArray[np.int32] = field(default_factory=lambda: np.empty((0, 0), np.int32))
+
+    TAG: ClassVar[str] = "LeaderRule"
+    ARRAYS: ClassVar[dict[str, type]] = {"lead": np.int32, "need": np.int32}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.need.size and self.kind != "votes":
+            raise InputError("need is a number of votes, which a rule on scores does not count")
+
+    def check(self, forest: Forest) -> None:
+        """Raise an error unless this rule can stop `forest`."""
+        n_rounds = forest.n_rounds
+        if forest.n_classes < 2 or forest.n_outputs != forest.n_classes:
+            raise InputError("the plan is for a forest with a score per class")
+        if self.lead.shape != (n_rounds + 1,) or self.need.shape not in ((0, 0), (n_rounds + 1, n_rounds + 1)):
+            raise InputError(f"the plan has leads for {self.lead.size - 1} rounds, not {n_rounds}")
+        largest = partial(forest.most_of_trees, lambda values: np.abs(values).max(axis=1))
+        self._check_sums(forest, largest, forest.base_score)
+
+    def increments(self, forest: Forest) -> NDArray[np.int32]:
+        """Return what each node, as a leaf, adds to a row's sums; shape (n_nodes, n_columns)."""
+        if self.kind == "votes":
+            return self.increments_of(forest, forest.value)
+        return self._to_grid(forest.leaf_values(), forest.is_leaf)
+
+    def increments_of(self, forest: Forest, values: NDArray[np.float64]) -> NDArray[np.int32]:
+        """Return what leaves with these values add, shape (n, n_columns)."""
+        if self.kind == "votes":
+            votes = np.zeros((len(values), forest.n_classes), np.int32)
+            votes[np.arange(len(values)), values.argmax(axis=1)] = 1
+            return votes
+        return self._to_grid(values)
+
+    @property
+    def n_positions(self) -> int:
+        """After how many numbers of rounds a row may stop; none and all of them count too."""
+        return len(self.lead)
+
+    def start(self, forest: Forest) -> NDArray[np.int32]:
+        """Return the sums before the first tree, shape (n_classes,)."""
+        return self._to_grid((0 if self.kind == "votes" else 1) * forest.base_score)
+
+    def tally(self, forest: Forest, increments: NDArray[np.int32]) -> Tally:
+        """Return the state of a row before its first tree."""
+        return _LeaderTally(forest, self, increments)
+
+    def regions(self, forest: Forest) -> Leads:
+        """Return where the rule stops rows."""
+        if not self.need.size:
+            return Leads(np.where(self.lead < NEVER_ABOVE, self.lead * self.step, np.nan))
+        rounds, second = np.arange(len(self.lead)), np.arange(self.need.shape[1], dtype=np.float64)
+        is_possible = self.need + second <= rounds[:, None]
+        lead = np.where(is_possible, self.need - second, np.inf).min(axis=1)
+        return Leads(np.where(np.isinf(lead), np.nan, lead))
+
+    def with_scaled_thresholds(self, forest: Forest, factor: float) -> Self:
+        """Return the rule with its leads times `factor`: above 1 is more cautious."""
+        second = np.arange(self.need.shape[1])
+        need = second + np.maximum(np.ceil(factor * (self.need - second.astype(np.float64))), 1)
+        return replace(
+            self,
+            lead=to_int32(np.where(self.lead < NEVER_ABOVE, np.ceil(factor * self.lead), NEVER_ABOVE)),
+            need=to_int32(np.where(self.need < NEVER_ABOVE, need, NEVER_ABOVE)),
+        )
+
+    def without_stops(self) -> Self:
+        """Return the rule without a stop before the last tree."""
+        return replace(self, lead=np.full_like(self.lead, NEVER_ABOVE), need=np.full_like(self.need, NEVER_ABOVE))
+
+
+class _LeaderTally:
+    """The state of a `LeaderRule` for one row."""
+
+    def __init__(self, forest: Forest, rule: LeaderRule, increments: NDArray[np.int32]) -> None:
+        self.forest, self.rule, self.increments = forest, rule, increments
+        self.sums = rule.start(forest).astype(np.int64)
+        self.trees_per_round = forest.trees_per_round
+        self.n_trees = 0
+        self.decided: int | None = None
+
+    @property
+    def leading(self) -> int:
+        """The class with the largest sum."""
+        return int(self.sums.argmax())
+
+    def add(self, tree: int, node: int) -> None:
+        """Add a tree that ended at a node."""
+        output = int(self.forest.tree_output[tree])
+        if output < 0:
+            self.sums += self.increments[node]
+        else:
+            self.sums[output] += self.increments[node, 0]
+        self.n_trees += 1
+        if self.n_trees % self.trees_per_round == 0:
+            self._test(self.n_trees // self.trees_per_round)
+
+    def _test(self, n_rounds: int) -> None:
+        second, first = np.sort(self.sums)[-2:].tolist()
+        if self.rule.need.size:
+            stops = first >= self.rule.need[n_rounds, second]
+        else:
+            stops = first - second >= self.rule.lead[n_rounds]
+        if stops:
+            self.decided = self.leading
+
+
+def to_int32(values: NDArray[np.float64]) -> NDArray[np.int32]:
+    """Return whole numbers as int32, those beyond its range as thresholds that are never crossed."""
+    return values.clip(NEVER_BELOW, NEVER_ABOVE).astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StepRule(StopRule):
+    """A row may stop after any step, whenever the caller's budget ends.
+
+    The plan's order then names the tree of each step, every tree as often as it is deep. A row answers from the nodes
+    it has reached, inner ones included.
+
+    Attributes
+    ----------
+    readout : {"plain", "weighted"}
+        How inner nodes count. "weighted" counts one at depth ``d`` of a tree of depth ``D`` only
+        ``((d + 1) / (D + 1)) ** 2`` times. Leaves always count once, so that the full answer is the model's own.
+    """
+
+    readout: str = "plain"
+
+    TAG: ClassVar[str] = "StepRule"
+    by_step: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_choice("readout", self.readout, READOUTS)
+
+    def check(self, forest: Forest) -> None:
+        """Raise an error unless this rule can stop `forest`: it can stop any."""
+
+    def node_weights(self, forest: Forest) -> NDArray[np.float64]:
+        """Return how many times each node counts, shape (n_nodes,); empty if all count once."""
+        return readout_weights(forest, self.readout)
+
+
+def readout_weights(forest: Forest, readout: str) -> NDArray[np.float64]:
+    """Return how many times each node counts in a read-out, shape (n_nodes,); empty if all count once."""
+    if check_choice("readout", readout, READOUTS) == "plain":
+        return np.empty(0)
+    height = np.repeat(forest.tree_depth, np.diff(forest.tree_offset)) + 1
+    return np.where(forest.is_leaf, 1.0, ((forest.node_depth + 1) / height) ** 2)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -5,14 +5,13 @@ them. A `Certificate` says on which rows a promise was tested and what came out;
 with it. Neither knows the algorithm that made the plan, and nothing that runs or shows a plan has to.
 """
 
-from scurry.promises.accuracy import Accuracy
-from scurry.promises.certificate import Certificate, GroupTest
-from scurry.promises.kinds import Certain, Cost, Count, Labels, Mean, Outcomes, Promise
-from scurry.promises.measurements import (
+from scurry.promises.certificate import (
     BudgetMeasurement,
     CascadeMeasurement,
+    Certificate,
     CostMeasurement,
     ExitMeasurement,
+    GroupTest,
     RankMeasurement,
     RowSummary,
     SizeMeasurement,
@@ -20,9 +19,10 @@ from scurry.promises.measurements import (
     StepMeasurement,
     ValueMeasurement,
 )
-from scurry.promises.per_class import LabelsPerClass, Recall
-from scurry.promises.ranks import TopK
-from scurry.promises.values import Values
+from scurry.promises.kinds import Accuracy, LabelsPerClass, Recall, TopK, Values
+from scurry.promises.kinds import find_places as find_places
+from scurry.promises.promise import Certain, Cost, Count, Labels, Mean, Outcomes, Promise
+from scurry.promises.promise import read_promise as read_promise  # what verbs share, not part of the public names
 
 __all__ = [
     "Accuracy",

@@ -1,517 +1,729 @@
-"""Kinds of promises: what may change, how much and how surely."""
+"""More kinds of promises.
+
+LabelsPerClass and Recall promise that a rare class does not pay for the others. Accuracy is about how often answers are
+right, not about how often they change. Values is about the values of a regressor or the probabilities of a classifier,
+TopK about which documents of a query are its best.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import check_choice, check_confidence, check_number, check_rate
-from scurry.errors import FormatError, InputError
+from scurry.checks import check_choice, check_count, check_number, check_numbers, check_rate
+from scurry.errors import InputError
 from scurry.formatting import format_number, format_percent, format_share
+from scurry.promises.promise import Count, Mean, Outcomes, Promise, read_rate
 
-AGAINST = ("model", "vote")
-HOLDS = ("rows", "groups", "orders", "each row")
-_RATE = re.compile(r"([0-9.]+(?:e-?[0-9]+)?)\s*(%?)")
-_KINDS: dict[str, type[Promise]] = {}
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Outcomes:
-    """What rows got from a predictor, next to what the full model gives them.
-
-    Attributes
-    ----------
-    answers, full : arrays of shape (n_rows,)
-        Labels, or a regressor's values, of the predictor and of all trees.
-    probabilities, full_probabilities : float64 arrays of shape (n_rows,), or None
-        Of the second of two classes.
-    log_odds, full_log_odds : float64 arrays of shape (n_rows,), or None
-        Of the second of two classes, from scores: probabilities near 0 or 1 are too coarse.
-    queries : array of shape (n_rows,), or None
-        The query of each row, where rows are documents to be ranked.
-    y : array of shape (n_rows,), or None
-        True labels or values.
-    classes : tuple
-        The model's labels; empty for a regressor.
-    """
-
-    answers: NDArray[Any]
-    full: NDArray[Any]
-    probabilities: NDArray[np.float64] | None = None
-    full_probabilities: NDArray[np.float64] | None = None
-    log_odds: NDArray[np.float64] | None = None
-    full_log_odds: NDArray[np.float64] | None = None
-    queries: NDArray[Any] | None = None
-    y: NDArray[Any] | None = None
-    classes: tuple[Any, ...] = ()
-
-    @property
-    def changed(self) -> NDArray[np.bool_]:
-        """Which rows get another answer than the full model's."""
-        return np.asarray(self.answers != self.full)
-
-
-class Count(NamedTuple):
-    """How many rows broke a promise, or a part of it. Counts of several batches add up.
-
-    Attributes
-    ----------
-    what : str
-        What is counted, in words.
-    n_rows : int
-        Rows that the promise is about.
-    n_broken, n_mended : int
-        Rows that became worse, and rows that became better where these make up for it.
-    max_rate : float
-        What was promised: the largest ``(n_broken - n_mended) / n_rows``.
-    unit : str
-        What is counted instead of rows, such as "queries".
-    """
-
-    what: str
-    n_rows: int
-    n_broken: int
-    max_rate: float
-    n_mended: int = 0
-    unit: str = "rows"
-
-    @property
-    def rate(self) -> float:
-        """The rate measured; 0 without rows."""
-        return (self.n_broken - self.n_mended) / max(self.n_rows, 1)
-
-
-class Mean(NamedTuple):
-    """What a promise about a mean is about: something that every row has, such as what its answer costs.
-
-    Attributes
-    ----------
-    what : str
-        What rises, in words.
-    values, full_values : float64 arrays of shape (n_rows,)
-        Of the predictor, and of the full model.
-    largest : float
-        The largest difference of the two that one row can have.
-    max_rise : float
-        What was promised: the largest mean of their differences.
-    """
-
-    what: str
-    values: NDArray[np.float64]
-    full_values: NDArray[np.float64]
-    largest: float
-    max_rise: float
+_HOLDS = ("rows", "groups")
+# A class and its rate. The last "<=" before the rate counts, as names of classes may have one too.
+_PART = r"""\s*("[^"]*"|'[^']*'|[^"'\s].*?)\s*<=\s*([^,<]*?)\s*(?:,|$)"""
+_RECALL = re.compile(r"recall\((.*)\)\s*<=\s*([^,<]*?)\s*(?:,\s*others\s*<=\s*([^,<]*?)\s*)?")
 
 
 @dataclass(frozen=True)
-class Promise(ABC):
-    """What may change, how much, and how surely. Base class of all kinds.
+class LabelsPerClass(Promise):
+    """Of each class, at most a share of the rows that the model gives it get another label; all classes at once.
 
-    Attributes
-    ----------
-    confidence : float or None
-        The probability with which the promise holds for new rows, over the draw of calibration rows. With None nothing
-        is promised for new rows.
-    """
-
-    _: KW_ONLY
-    confidence: float | None = 0.95
-
-    # How files name this kind. It stays as it is when a class is renamed.
-    TAG: ClassVar[str]
-    # Whether it is about labels, so that the model must be a classifier, and whether only known labels can test it.
-    IS_ABOUT_CLASSES: ClassVar[bool] = True
-    NEEDS_LABELS: ClassVar[bool] = False
-    # Whether every row counts, and breaks the only part of the promise where it has `changed`.
-    COUNTS_CHANGED: ClassVar[bool] = False
-    # How a text asks for it, such as "labels<=0.5%"; empty if none does.
-    EXAMPLE: ClassVar[str] = ""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        # So that each kind can live in a module of its own; `scurry.promises` imports them all.
-        _KINDS[cls.TAG] = cls
-
-    def __post_init__(self) -> None:
-        if self.confidence is not None:
-            object.__setattr__(self, "confidence", check_confidence(self.confidence))
-
-    @property
-    @abstractmethod
-    def max_rate(self) -> float | None:
-        """The largest rate that is promised for new rows; None if nothing is promised for them."""
-
-    @abstractmethod
-    def describe(self) -> str:
-        """Return the promise as one plain sentence, with rates in percent."""
-
-    def describe_test(self, units: str, n_broken: int, bound: float | None) -> str:
-        """Return how the promise was tested, as a part of a sentence.
-
-        Parameters
-        ----------
-        units : str
-            How many rows, or what else, it was tested on.
-        n_broken : int
-            How many of them broke it.
-        bound : float or None
-            What the test proves for new rows.
-        """
-        most = "" if bound is None else f" (at most {format_share(bound)} of new rows)"
-        return f"{units} that had no part in the fit: {n_broken:,} broke it{most}"
-
-    @abstractmethod
-    def rows_needed(self) -> int:
-        """Return how many calibration rows it takes to certify the promise when none of them breaks it."""
-
-    def count(self, outcomes: Outcomes) -> tuple[Count, ...]:
-        """Return how many of these rows broke the promise, for each of its parts.
-
-        Nothing if the promise is about something else, or needs labels that are not there.
-        """
-        return ()
-
-    def changed(self, outcomes: Outcomes) -> NDArray[np.bool_]:
-        """Return which rows have another answer, as far as the promise is concerned."""
-        return outcomes.changed
-
-    @property
-    def losses(self) -> tuple[float, ...]:
-        """What one row can add to the mean that is promised, ascending: 1 if it breaks the promise, 0 if not."""
-        return (0.0, 1.0)
-
-    def mean(self, outcomes: Outcomes) -> Mean | None:
-        """Return what these rows have, where the promise is about a mean; None where it is not, or needs labels."""
-        return None
-
-    def with_rate(self, rate: float) -> Promise | None:
-        """Return the same promise with another rate; None where there is no single one."""
-        return None
-
-    def about_groups(self) -> Promise:
-        """Return the same promise about one row of each new group, so that every group counts the same."""
-        raise InputError(f"groups= cannot be used with {type(self).__name__}", argument="groups")
-
-    def with_confidence(self, confidence: float | None) -> Promise:
-        """Return the same promise with another confidence."""
-        return replace(self, confidence=confidence)
-
-    @classmethod
-    def read_text(cls, text: str, classes: Sequence[Any]) -> Promise | None:
-        """Return the promise of this kind that `text` asks for; None if it asks for another kind."""
-        return None
-
-    @staticmethod
-    def parse(text: str, *, classes: Sequence[Any] = (), confidence: float | None = 0.95) -> Promise:
-        """Return the promise that a text asks for. The verbs and the command line take such texts too.
-
-        Parameters
-        ----------
-        text : str
-            Such as "labels<=0.5%". Names of classes may stand in quotes: ``"'a'<=2%,'b, c'<=0.2%"``.
-        classes : sequence of labels, optional
-            The classes of the model, so that the text "1" names the class 1.
-        confidence : float or None, default 0.95
-
-        Raises
-        ------
-        InputError
-            If no kind of promise is written like this.
-
-        Examples
-        --------
-        >>> import scurry
-        >>> scurry.promises.Promise.parse("labels<=0.5%")
-        Labels(confidence=0.95, max_changed=0.005, against='model', holds='rows')
-        >>> scurry.promises.Promise.parse(">50K<=2%, <=50K<=0.2%").rates
-        (('<=50K', 0.002), ('>50K', 0.02))
-        """
-        for kind in _KINDS.values():
-            found = kind.read_text(text.strip(), classes)
-            if found is not None:
-                return found.with_confidence(confidence)
-        examples = ", ".join(repr(kind.EXAMPLE) for kind in _KINDS.values() if kind.EXAMPLE)
-        raise InputError(f"promise must be written like one of {examples}, got {text!r}", argument="promise")
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the promise as an object of JSON; `from_json` reads it."""
-        return {"kind": self.TAG} | asdict(self)
-
-    @staticmethod
-    def from_json(data: Any) -> Promise:
-        """Return the promise that `to_json` wrote.
-
-        Raises
-        ------
-        FormatError
-            If `data` is not a promise of a known kind.
-        """
-        kind = data.get("kind") if isinstance(data, Mapping) else None
-        if not isinstance(kind, str) or kind not in _KINDS:
-            raise FormatError(f"it has a promise of an unknown kind, {kind!r}")
-        try:
-            return _KINDS[kind](**{name: value for name, value in data.items() if name != "kind"})
-        except (InputError, TypeError) as error:
-            raise FormatError(f"its promise cannot be read: {error}") from error
-
-
-@dataclass(frozen=True)
-class Labels(Promise):
-    """At most a share of all rows get another label.
+    A promise about all rows may be kept by losing most of a rare class. This one cannot. Only what rows of a class look
+    like matters, not how many there are: the promise survives a change of class shares, and calibration rows of a rare
+    class may be added from elsewhere, as long as they look like that class's rows to come.
 
     Parameters
     ----------
-    max_changed : float in [0, 1)
-        The largest share of rows whose label may change: 0.005 is one in 200.
-    confidence : float or None, default 0.95
-        The probability with which the promise holds for new rows. None promises nothing for new rows.
-    against : {"model", "vote"}, default "model"
-        Another label than whose: the model's own, or the majority vote of all trees.
-    holds : {"rows", "groups", "orders", "each row"}, default "rows"
-        "rows": for this predictor, over new rows. "groups": for this predictor, over one row of each new group, so that
-        each group counts the same however many rows it has. "orders": over new rows, on average over random orders of
-        the trees.
-        "each row": for every single row, over random orders of the trees; this needs no confidence.
+    rates : mapping from class to float in (0, 1)
+        The largest share of each class's rows whose label may change. Every class of the model must be named.
+    confidence : float, default 0.95
+        The probability with which all of it holds for new rows at once.
+    holds : {"rows", "groups"}, default "rows"
+        Over new rows, or over one row of each new group. `scurry.early_exit` sets it.
 
     Examples
     --------
     >>> import scurry
-    >>> promise = scurry.promises.Labels(0.005)
+    >>> promise = scurry.promises.LabelsPerClass({"no": 0.002, "yes": 0.02})
     >>> print(promise.describe())
-    With confidence 0.95, at most 0.5 % of new rows get another label than the model's.
+    With confidence 0.95, of new rows at most 0.2 % that the model labels 'no' and 2 % that it labels 'yes' get another.
     >>> promise.rows_needed()
-    598
+    1497
     """
 
-    max_changed: float
+    rates: Any  # given as a mapping, kept as pairs of class and rate: they cannot change and can be hashed
     _: KW_ONLY
-    against: str = "model"
     holds: str = "rows"
 
-    TAG: ClassVar[str] = "labels"
-    COUNTS_CHANGED: ClassVar[bool] = True
-    EXAMPLE: ClassVar[str] = "labels<=0.5%"
+    TAG: ClassVar[str] = "labels per class"
+    EXAMPLE: ClassVar[str] = "yes<=2%,no<=0.2%"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "max_changed", check_rate("max_changed", self.max_changed))
-        check_choice("against", self.against, AGAINST)
-        check_choice("holds", self.holds, HOLDS)
+        _check_confident(self)
+        check_choice("holds", self.holds, _HOLDS)
+        object.__setattr__(self, "rates", _read_rates(self.rates))
 
     @property
-    def max_rate(self) -> float | None:
-        """The largest share that is promised for new rows; None if nothing is promised for them."""
-        is_promised = self.confidence is not None or self.holds == "each row" or self.max_changed == 0
-        return self.max_changed if is_promised else None
-
-    def count(self, outcomes: Outcomes) -> tuple[Count, ...]:
-        """Return how many labels changed."""
-        whose = "the model's" if self.against == "model" else "the full vote's"
-        changed = outcomes.changed
-        return (Count(f"labels other than {whose}", len(changed), int(changed.sum()), self.max_changed),)
+    def max_rate(self) -> float:
+        """The largest rate of all: whatever the class shares are, no more of all labels change."""
+        return float(max(rate for _, rate in self.rates))
 
     def describe(self) -> str:
         """Return the promise as one plain sentence, with rates in percent."""
-        whose = "the model's" if self.against == "model" else "the full vote's"
-        if self.max_changed == 0:
-            return f"Every row gets {whose} label."
-        at_most = f"at most {format_percent(self.max_changed)}"
-        if self.holds == "each row":
-            return (
-                f"Each row gets another label than {whose} with probability {at_most}, over random orders of the trees."
-            )
-        new = "new groups, with one row of each drawn at random," if self.holds == "groups" else "new rows"
-        average = ", on average over random orders of the trees" if self.holds == "orders" else ""
-        if self.confidence is None:
-            return (
-                f"{at_most.capitalize()} of the rows that fitted the rule get another label than {whose}{average}. "
-                "Nothing is promised for new rows."
-            )
-        return f"With confidence {self.confidence:g}, {at_most} of {new} get another label than {whose}{average}."
+        parts = [f"{format_percent(rate)} that it labels {label!r}" for label, rate in self.rates]
+        parts[0] = parts[0].replace("that it labels", "that the model labels")
+        listed = ", ".join(parts[:-1]) + f" and {parts[-1]}"
+        return f"With confidence {self.confidence:g}, of {_name_new(self.holds)} at most {listed} get another."
 
-    def with_rate(self, rate: float) -> Labels:
-        """Return the same promise with another share of rows."""
-        return replace(self, max_changed=rate)
+    def describe_test(self, units: str, n_broken: int, bound: float | None) -> str:
+        """Return how the promise was tested, as a part of a sentence."""
+        return f"{units} that had no part in the fit: {n_broken:,} got another label"
 
-    def about_groups(self) -> Labels:
+    def count(self, outcomes: Outcomes) -> tuple[Count, ...]:
+        """Return how many labels of each class changed."""
+        return tuple(
+            _count_changed(
+                outcomes, f"other labels for rows that the model labels {label!r}", outcomes.full == label, rate
+            )
+            for label, rate in self.rates
+        )
+
+    def rows_needed(self) -> int:
+        """Return how many calibration rows it takes, at the least, of the class that needs most of them.
+
+        That is without a mistake, and as if no other class had to be tested.
+        """
+        return max(_rows_without_mistake(rate, self.confidence) for _, rate in self.rates)
+
+    def about_groups(self) -> LabelsPerClass:
         """Return the same promise about one row of each new group, so that every group counts the same."""
         return replace(self, holds="groups")
 
     @classmethod
-    def read_text(cls, text: str, classes: Sequence[Any]) -> Labels | None:
-        """Return the promise that a text such as "labels<=0.5%" asks for; None if it asks for another kind."""
-        what, sign, rate = text.partition("<=")
-        return cls(read_rate(rate)) if sign and what.strip() == "labels" else None
-
-    def rows_needed(self) -> int:
-        """Return how many calibration rows it takes to certify the promise when none of them breaks it.
-
-        No number is enough for ``max_changed=0``, which needs no rows: it holds because every tree that matters is
-        evaluated.
-        """
-        if self.max_rate is None or self.max_changed == 0 or self.holds == "each row" or self.confidence is None:
-            return 0
-        # With rate max_changed, n rows are all unchanged with probability (1 - max_changed)^n.
-        return math.ceil(math.log1p(-self.confidence) / math.log1p(-self.max_changed))
+    def read_text(cls, text: str, classes: Sequence[Any]) -> LabelsPerClass | None:
+        """Return the promise that a text such as "yes<=2%,no<=0.2%" asks for; None if it asks for another kind."""
+        if text.startswith("recall(") or not re.fullmatch(f"({_PART})+", text):
+            return None
+        named = [(find_class(part[1], classes), part[2]) for part in re.finditer(_PART, text)]
+        if len(named) == 1 and named[0][0] not in [plain_label(label) for label in classes]:
+            return None  # a word that stands for another kind, or for none
+        return cls([(label, read_rate(rate)) for label, rate in named])
 
 
 @dataclass(frozen=True)
-class Cost(Promise):
-    """New rows pay at most so much for features, on average.
+class Recall(Promise):
+    """Of the rows of a class that the model finds, at most a share are lost. It needs labels.
+
+    The rows found are those of the class that the model labels so. Their share among all rows of the class is the
+    model's recall, so recall falls by at most `max_loss`. The labels of other rows may change too, but no more than
+    `max_changed` of them: a promise about recall alone would be kept by answering the class to every row.
 
     Parameters
     ----------
-    max_cost : float
-        The largest mean cost per row, in the unit of the feature costs.
-    confidence : float or None, default 0.95
-        The probability with which the promise holds for new rows. None promises nothing for new rows.
+    class_ : label
+        The class, as the model names it.
+    max_loss : float in (0, 1)
+        The largest share of the rows found that may be lost: 0.01 is one in a hundred.
+    max_changed : float in (0, 1), default 0.001
+        The largest share of the rows that the model gives other labels whose label may change.
+    confidence : float, default 0.95
+        The probability with which all of it holds for new rows at once.
+    holds : {"rows", "groups"}, default "rows"
+        Over new rows, or over one row of each new group. `scurry.early_exit` sets it.
 
     Examples
     --------
     >>> import scurry
-    >>> print(scurry.promises.Cost(40).describe())
-    With confidence 0.95, new rows pay at most 40 for features on average.
+    >>> print(scurry.promises.Recall("yes", 0.01).describe())
+    With confidence 0.95, of new rows at most 1 % of those of class 'yes' that the model finds are lost, and at most \
+0.1 % of those that it gives other labels get another.
     """
 
-    max_cost: float
+    class_: Any
+    max_loss: float
+    max_changed: float = 0.001
+    _: KW_ONLY
+    holds: str = "rows"
 
-    TAG: ClassVar[str] = "cost"
-    EXAMPLE: ClassVar[str] = "cost<=40"
+    TAG: ClassVar[str] = "recall"
+    NEEDS_LABELS: ClassVar[bool] = True
+    EXAMPLE: ClassVar[str] = "recall(yes)<=1%"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "max_cost", check_number("max_cost", self.max_cost))
+        _check_confident(self)
+        check_choice("holds", self.holds, _HOLDS)
+        object.__setattr__(self, "class_", plain_label(self.class_))
+        for name in ("max_loss", "max_changed"):
+            object.__setattr__(self, name, check_positive_rate(name, getattr(self, name)))
 
     @property
     def max_rate(self) -> None:
-        """None: a cost is no rate of rows."""
+        """None: labels of rows of other classes that the model gives `class_` may change."""
         return
 
     def describe(self) -> str:
-        """Return the promise as one plain sentence."""
-        at_most = f"at most {format_number(self.max_cost)} for features on average"
-        if self.confidence is None:
-            return f"The validation rows pay {at_most}. Nothing is promised for new rows."
-        return f"With confidence {self.confidence:g}, new rows pay {at_most}."
+        """Return the promise as one plain sentence, with rates in percent."""
+        return (
+            f"With confidence {self.confidence:g}, of {_name_new(self.holds)} at most {format_percent(self.max_loss)} "
+            f"of those of class {self.class_!r} that the model finds are lost, and at most "
+            f"{format_percent(self.max_changed)} of those that it gives other labels get another."
+        )
 
     def describe_test(self, units: str, n_broken: int, bound: float | None) -> str:
         """Return how the promise was tested, as a part of a sentence."""
-        most = "" if bound is None else f": new ones pay at most {format_number(bound)} on average"
-        return f"{units} that had no part in the choice of the forest{most}"
+        return (
+            f"{units} that had no part in the fit: {n_broken:,} broke it. Rows that the model labels {self.class_!r} "
+            "wrongly may change and are not counted here"
+        )
 
-    @classmethod
-    def read_text(cls, text: str, classes: Sequence[Any]) -> Cost | None:
-        """Return the promise that a text such as "cost<=40" asks for; None if it asks for another kind."""
-        what, sign, cost = text.partition("<=")
-        if not sign or what.strip() != "cost":
-            return None
-        try:
-            return cls(float(cost))
-        except ValueError as error:
-            raise InputError(
-                f"promise must have a cost such as {cls.EXAMPLE!r}, got {text!r}", argument="promise"
-            ) from error
+    def count(self, outcomes: Outcomes) -> tuple[Count, ...]:
+        """Return how many rows of the class are lost, and how many other labels changed."""
+        if outcomes.y is None:
+            return ()
+        is_given, name = outcomes.full == self.class_, repr(self.class_)
+        found = is_given & (outcomes.y == self.class_)
+        lost = f"rows of class {name} that the model finds and this does not"
+        others = f"other labels for rows that the model does not label {name}"
+        return (
+            _count_changed(outcomes, lost, found, self.max_loss),
+            _count_changed(outcomes, others, ~is_given, self.max_changed),
+        )
 
     def rows_needed(self) -> int:
-        """Return 0: a forest with which no row can pay more than `max_cost` needs no rows.
+        """Return how many calibration rows it takes, at the least, of the kind that needs most of them."""
+        return max(_rows_without_mistake(rate, self.confidence) for rate in (self.max_loss, self.max_changed))
 
-        Others need the more rows the closer their mean cost is to `max_cost`.
+    def about_groups(self) -> Recall:
+        """Return the same promise about one row of each new group, so that every group counts the same."""
+        return replace(self, holds="groups")
+
+    @classmethod
+    def read_text(cls, text: str, classes: Sequence[Any]) -> Recall | None:
+        """Return the promise that a text such as "recall(yes)<=1%" asks for; None if it asks for another kind.
+
+        "recall(yes)<=1%,others<=0.5%" says how many other labels may change.
         """
-        return 0
+        found = _RECALL.fullmatch(text)
+        if found is None:
+            return None
+        asked = cls(find_class(found[1], classes), read_rate(found[2]))
+        return asked if found[3] is None else replace(asked, max_changed=read_rate(found[3]))
 
 
-def read_promise(
-    given: Promise | str | None, classes: Sequence[Any] | NDArray[Any] | None = None, confidence: float | None = 0.95
-) -> Promise | None:
-    """Return what a caller passed as `promise`, with a text turned into the promise that it asks for.
-
-    Examples
-    --------
-    >>> read_promise("recall(1)<=1%", [0, 1]).class_
-    1
-    """
-    if not isinstance(given, str):
-        return given
-    return Promise.parse(given, classes=() if classes is None else np.asarray(classes).tolist(), confidence=confidence)
-
-
-def read_rate(text: str) -> float:
-    """Return a rate as a text writes it: "0.5%" or "0.005".
+def find_class(name: str, classes: Iterable[Any]) -> Any:
+    """Return the class that a text names, with or without quotes: "1" may be the class 1.
 
     Examples
     --------
-    >>> read_rate("0.5 %"), read_rate("0.005")
-    (0.005, 0.005)
+    >>> find_class("1", [0, 1]), find_class("yes", []), find_class("'<=50K'", [])
+    (1, 'yes', '<=50K')
     """
-    found = _RATE.fullmatch(text.strip())
+    known, text = {str(label): plain_label(label) for label in classes}, name.strip()
+    if text in known:
+        return known[text]
+    is_quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    plain = text[1:-1] if is_quoted else text
+    return known.get(plain, plain)
+
+
+def plain_label(label: Any) -> Any:
+    """Return a label as Python's own text, number or bool, which files can hold."""
+    plain = label.item() if hasattr(label, "item") else label
+    if not isinstance(plain, str | int | float) or plain != plain:
+        raise InputError(f"class_ must be a label of the model, a text or a number, got {label!r}", argument="class_")
+    return plain
+
+
+def check_positive_rate(name: str, rate: Any) -> float:
+    """Return `rate` as a float in (0, 1)."""
+    checked = check_rate(name, rate)
+    if checked == 0.0:
+        raise InputError(
+            f"{name} must be above 0: no number of rows proves that nothing ever changes. Promise Certain() "
+            "instead: every label stays, and no rows are needed to prove it",
+            argument=name,
+        )
+    return checked
+
+
+def _read_rates(given: Any) -> tuple[tuple[Any, float], ...]:
+    items = given.items() if isinstance(given, Mapping) else given
     try:
-        # Divided, not multiplied: 0.3 % is then the float 0.003.
-        return float(found[1]) / (100 if found[2] else 1) if found else float(text)
-    except ValueError as error:
-        raise InputError(f"promise must have a rate such as 0.5% or 0.005, got {text!r}", argument="promise") from error
+        pairs = [(plain_label(label), rate) for label, rate in items]
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f'rates must be a mapping from classes to rates, such as {{"yes": 0.02, "no": 0.002}}, got {given!r}',
+            argument="rates",
+        ) from error
+    rates = {label: check_positive_rate(f"the rate of class {label!r}", rate) for label, rate in pairs}
+    if len(rates) < 2 or len(rates) < len(pairs):
+        raise InputError(
+            f"rates must name every class of the model, two classes or more, each once; got "
+            f"{[label for label, _ in pairs]}. Say too how many rows of the other classes may change, such as "
+            '{"yes": 0.02, "no": 0.002}; for one class alone there is Recall("yes", 0.02), which needs labels',
+            argument="rates",
+        )
+    # Sorted, so that promises with the same rates are equal.
+    return tuple(sorted(rates.items(), key=repr))
+
+
+def _check_confident(promise: Promise) -> None:
+    if promise.confidence is None:
+        raise InputError(
+            f"{type(promise).__name__} needs a confidence: without one nothing is promised for new rows. "
+            "max_disagreement with confidence=None limits changes on the calibration rows alone",
+            argument="confidence",
+        )
+
+
+def _count_changed(outcomes: Outcomes, what: str, rows: NDArray[np.bool_], max_rate: float) -> Count:
+    return Count(what, int(rows.sum()), int(outcomes.changed[rows].sum()), max_rate)
+
+
+def _rows_without_mistake(rate: float, confidence: float | None) -> int:
+    assert confidence is not None
+    return math.ceil(math.log1p(-confidence) / math.log1p(-rate))
+
+
+def _name_new(holds: str) -> str:
+    return "new groups, with one row of each drawn at random," if holds == "groups" else "new rows"
+
+
+_FEW = 8.0  # expected losses below which losses alone are tested; see `scurry.stopping.guarantee`
 
 
 @dataclass(frozen=True)
-class Certain(Promise):
-    """Every possible input gets the model's own label.
+class Accuracy(Promise):
+    """Accuracy falls by at most so much, or the mean cost of answers rises by at most so much. It needs labels.
 
-    This is proven from the trees: a row stops once the trees that are left cannot change its label any more. So it
-    needs no calibration rows, no confidence, and no assumption about the rows to come: missing values, infinities and
-    rows made to deceive the model get its label too.
+    Where an early exit changes a label, the new one is often right and the old one wrong. Such gains make up for
+    losses, so that this promise needs fewer trees than one about labels that change.
+
+    Parameters
+    ----------
+    max_loss : float in (0, 1)
+        The largest fall in accuracy: 0.003 is 0.3 points, such as from 87.0 % to 86.7 %. With `costs`, the largest rise
+        of the mean cost of an answer, in their unit. 0 is refused: to prove that nothing at all is lost, an exit would
+        have to be better than the model.
+    confidence : float, default 0.95
+        The probability with which the promise holds for new rows.
+    costs : array of shape (n_classes, n_classes), optional
+        ``costs[i][j]`` is the cost of answering the model's class j to a row of class i. By default every wrong answer
+        costs 1, and a right one nothing.
+    holds : {"rows", "groups"}, default "rows"
+        Over new rows, or over one row of each new group. `scurry.early_exit` sets it.
 
     Examples
     --------
     >>> import scurry
-    >>> promise = scurry.promises.Certain()
-    >>> print(promise.describe())
-    Every possible input gets the model's label, which is proven from the trees.
-    >>> promise.rows_needed()
-    0
+    >>> print(scurry.promises.Accuracy(0.003).describe())
+    With confidence 0.95, on new rows accuracy is at most 0.3 points below the model's.
+    >>> scurry.promises.Accuracy(0.003).rows_needed()
+    998
+    >>> print(scurry.promises.Accuracy(0.05, costs=[[0, 1], [10, 0]]).describe())
+    With confidence 0.95, on new rows answers cost on average at most 0.05 more than the model's.
     """
 
-    confidence: float | None = field(default=1.0, init=False, repr=False)
+    max_loss: float
+    _: KW_ONLY
+    costs: Any = None  # given as an array, kept as tuples
+    holds: str = "rows"
 
-    TAG: ClassVar[str] = "certain"
-    COUNTS_CHANGED: ClassVar[bool] = True
-    EXAMPLE: ClassVar[str] = "certain"
+    TAG: ClassVar[str] = "accuracy"
+    NEEDS_LABELS: ClassVar[bool] = True
+    EXAMPLE: ClassVar[str] = "accuracy<=0.3%"
 
     def __post_init__(self) -> None:
-        """Check nothing: there is nothing to choose."""
+        super().__post_init__()
+        if self.confidence is None:
+            raise InputError(
+                "Accuracy needs a confidence: without one nothing is promised for new rows", argument="confidence"
+            )
+        loss = check_number("max_loss", self.max_loss)
+        if loss == 0.0:
+            raise InputError(
+                "max_loss must be above 0: that nothing at all is lost can only be proven of an exit that is better "
+                "than the model. Allow a small loss, such as 0.001, or promise Certain(), which changes no label",
+                argument="max_loss",
+            )
+        if self.costs is None and loss >= 1.0:
+            hint = f" Did you mean {loss / 100:g} ({loss:g} points)?" if loss < 100 else ""
+            raise InputError(f"max_loss must be in (0, 1), got {self.max_loss!r}.{hint}", argument="max_loss")
+        object.__setattr__(self, "max_loss", loss)
+        check_choice("holds", self.holds, ("rows", "groups"))
+        if self.costs is not None:
+            object.__setattr__(self, "costs", _check_costs(self.costs))
+            if loss >= self.largest_rise:
+                raise InputError(
+                    f"max_loss must be below {self.largest_rise:g}, which is the most that a row can lose",
+                    argument="max_loss",
+                )
 
     @property
-    def max_rate(self) -> float:
-        """The largest share of rows that get another label: none."""
-        return 0.0
+    def max_rate(self) -> None:
+        """None: any number of labels may change, as long as answers stay as good."""
+        return
+
+    @property
+    def largest_rise(self) -> float:
+        """The largest rise of cost of one row: 1 for accuracy."""
+        return 1.0 if self.costs is None else max(max(row) - min(row) for row in self.costs)
 
     def describe(self) -> str:
         """Return the promise as one plain sentence."""
-        return "Every possible input gets the model's label, which is proven from the trees."
+        where = "over new groups, with one row of each drawn at random," if self.holds == "groups" else "on new rows"
+        if self.costs is not None:
+            most = f"answers cost on average at most {format_number(self.max_loss)} more than the model's"
+        else:
+            most = f"accuracy is at most {_in_points(f'{100 * self.max_loss:.5g}')} below the model's"
+        return f"With confidence {self.confidence:g}, {where} {most}."
+
+    def describe_test(self, units: str, n_broken: int, bound: float | None) -> str:
+        """Return how the promise was tested, as a part of a sentence."""
+        if self.costs is not None:
+            most = "" if bound is None else f" (on average at most {bound:.3g} more for new rows)"
+            return f"{units} that had no part in the fit: {n_broken:,} cost more{most}"
+        most = "" if bound is None else f" (accuracy falls by at most {_in_points(f'{100 * bound:.3g}')} on new rows)"
+        return f"{units} that had no part in the fit: {n_broken:,} are wrong where the model is right{most}"
 
     def count(self, outcomes: Outcomes) -> tuple[Count, ...]:
-        """Return how many labels changed."""
-        changed = outcomes.changed
-        return (Count("labels other than the model's", len(changed), int(changed.sum()), 0.0),)
+        """Return how many rows became wrong and right; nothing for costs, whose mean is no count."""
+        if outcomes.y is None or self.costs is not None:
+            return ()
+        is_right, was_right = outcomes.answers == outcomes.y, outcomes.full == outcomes.y
+        n_lost, n_gained = int((was_right & ~is_right).sum()), int((is_right & ~was_right).sum())
+        return (Count("fall of accuracy", len(is_right), n_lost, self.max_loss, n_gained),)
+
+    @property
+    def losses(self) -> tuple[float, ...]:
+        """What one row can lose, ascending; gains are below 0."""
+        if self.costs is None:
+            return (-1.0, 0.0, 1.0)
+        costs = np.asarray(self.costs)
+        return tuple(np.unique(costs[:, :, None] - costs[:, None, :]).tolist())
+
+    def mean(self, outcomes: Outcomes) -> Mean | None:
+        """Return what the answers of rows cost, and what the model's cost."""
+        if outcomes.y is None or self.costs is None:
+            return None
+        code_of = {label: code for code, label in enumerate(outcomes.classes)}
+        truth, ours, full = (
+            np.array([code_of[label] for label in labels.tolist()], np.intp)
+            for labels in (outcomes.y, outcomes.answers, outcomes.full)
+        )
+        costs = np.asarray(self.costs)
+        return Mean("mean cost of an answer", costs[truth, ours], costs[truth, full], self.largest_rise, self.max_loss)
 
     def rows_needed(self) -> int:
-        """Return 0: no row is needed to prove it."""
-        return 0
+        """Return how many calibration rows it takes to certify the promise when no label changes.
 
-    def with_confidence(self, confidence: float | None) -> Promise:
-        """Return the same promise, which is certain in any case."""
-        return self
+        With costs, that is the least: rows that change prove less, and bets are smaller.
+        """
+        assert self.confidence is not None
+        risk = 1.0 - self.confidence
+        if self.costs is not None:
+            # The largest bet on rows that may rise by r multiplies the capital by r / (r - ε) at each that does not.
+            return math.ceil(math.log(risk) / math.log1p(-self.max_loss / self.largest_rise))
+        n_rows = math.log(risk) / math.log1p(-self.max_loss)
+        # From there on gains are counted too, which takes a twentieth of the risk.
+        return math.ceil(n_rows if n_rows * self.max_loss < _FEW else math.log(risk / 20) / math.log1p(-self.max_loss))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the promise as an object of JSON; `from_json` reads it."""
-        return {"kind": self.TAG}
+    def about_groups(self) -> Accuracy:
+        """Return the same promise about one row of each new group, so that every group counts the same."""
+        return replace(self, holds="groups")
 
     @classmethod
-    def read_text(cls, text: str, classes: Sequence[Any]) -> Promise | None:
-        """Return the promise if `text` asks for it."""
-        return cls() if text == cls.EXAMPLE else None
+    def read_text(cls, text: str, classes: Sequence[Any]) -> Accuracy | None:
+        """Return the promise that a text such as "accuracy<=0.3%" asks for; None if it asks for another kind."""
+        what, sign, rate = text.partition("<=")
+        return cls(read_rate(rate)) if sign and what.strip() == "accuracy" else None
+
+
+def _in_points(number: str) -> str:
+    return f"{number} point{'' if number == '1' else 's'}"
+
+
+def _check_costs(costs: Any) -> tuple[tuple[float, ...], ...]:
+    matrix = check_numbers("costs", costs)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 2 or not np.isfinite(matrix).all():
+        raise InputError(
+            f"costs must be a square array of finite numbers, one row and one column for each class, got {costs!r}",
+            argument="costs",
+        )
+    if not np.ptp(matrix, axis=1).any():
+        raise InputError("costs must differ between answers; here no answer costs more than another", argument="costs")
+    return tuple(tuple(row) for row in matrix.tolist())
+
+
+OF = ("value", "probability", "log-odds")
+_PLURALS = {"value": "values", "probability": "probabilities", "log-odds": "log-odds"}
+
+
+@dataclass(frozen=True)
+class Values(Promise):
+    """The values of at most a share of all rows differ from the model's by more than an error.
+
+    For rows that stop early the answer is an estimate of the model's value. The others get the model's own value.
+
+    Parameters
+    ----------
+    max_error : float
+        The difference that is too large, in the unit of what is compared. For a regressor, a part of its own error is
+        a good choice: a quarter of its RMSE changes the RMSE by about 1 %.
+    max_share : float in (0, 1), default 0.05
+        The largest share of rows whose values may differ by more.
+    confidence : float or None, default 0.95
+        The probability with which the promise holds for new rows. None promises nothing for new rows.
+    of : {"value", "probability", "log-odds"}, default "value"
+        What is compared: the values of a regressor, or the probabilities of the second of two classes or their
+        log-odds. Where small probabilities have to be ranked, ask for log-odds.
+    holds : {"rows", "groups"}, default "rows"
+        Over new rows, or over one row of each new group, so that each group counts the same.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> promise = scurry.promises.Values(0.12)
+    >>> print(promise.describe())
+    With confidence 0.95, the values of at most 5 % of new rows differ from the model's by more than 0.12.
+    >>> promise.rows_needed()
+    59
+    >>> scurry.promises.Promise.parse("probabilities<=0.02 for 99%").max_share
+    0.01
+    """
+
+    max_error: float
+    max_share: float = 0.05
+    _: KW_ONLY
+    of: str = "value"
+    holds: str = "rows"
+
+    TAG: ClassVar[str] = "values"
+    IS_ABOUT_CLASSES: ClassVar[bool] = False
+    COUNTS_CHANGED: ClassVar[bool] = True
+    EXAMPLE: ClassVar[str] = "values<=0.02 for 95%"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        hint = "; no share of rows may then stop early, so run the model itself" if self.max_error == 0 else ""
+        object.__setattr__(self, "max_error", check_number("max_error", self.max_error, above=0.0, hint=hint))
+        object.__setattr__(self, "max_share", check_rate("max_share", self.max_share))
+        if self.max_share == 0:
+            raise InputError(
+                "max_share must be above 0: rows can prove that few values differ, but not that none does",
+                argument="max_share",
+            )
+        check_choice("of", self.of, OF)
+        check_choice("holds", self.holds, ("rows", "groups"))
+        if self.of == "probability" and self.max_error >= 1:
+            raise InputError(
+                f"max_error is {self.max_error:g}, and probabilities never differ by more than 1; pass one below, "
+                "such as 0.02",
+                argument="max_error",
+            )
+
+    @property
+    def max_rate(self) -> float | None:
+        """The largest share that is promised for new rows; None if nothing is promised for them."""
+        return None if self.confidence is None else self.max_share
+
+    def describe(self) -> str:
+        """Return the promise as one plain sentence, with rates in percent."""
+        at_most = f"the {_PLURALS[self.of]} of at most {format_percent(self.max_share)}"
+        differ = f"differ from the model's by more than {format_number(self.max_error)}"
+        if self.confidence is None:
+            sentence = f"{at_most} of the rows that fitted the rule {differ}. Nothing is promised for new rows."
+            return sentence[0].upper() + sentence[1:]
+        new = "new groups, with one row of each drawn at random," if self.holds == "groups" else "new rows"
+        return f"With confidence {self.confidence:g}, {at_most} of {new} {differ}."
+
+    def count(self, outcomes: Outcomes) -> tuple[Count, ...]:
+        """Return how many values differ from the model's by more than `max_error`."""
+        errors = self.errors(outcomes)
+        if errors is None:
+            return ()
+        what = f"{_PLURALS[self.of]} further than {format_number(self.max_error)} from the model's"
+        return (Count(what, len(errors), int((errors > self.max_error).sum()), self.max_share),)
+
+    def changed(self, outcomes: Outcomes) -> NDArray[np.bool_]:
+        """Return which values differ from the model's by more than `max_error`."""
+        errors = self.errors(outcomes)
+        return outcomes.changed if errors is None else np.asarray(errors > self.max_error)
+
+    def errors(self, outcomes: Outcomes) -> NDArray[np.float64] | None:
+        """Return how far each row is from the model, in the unit of `max_error`; None if that is not known."""
+        ours, full = {
+            "value": (outcomes.answers, outcomes.full),
+            "probability": (outcomes.probabilities, outcomes.full_probabilities),
+            "log-odds": (outcomes.log_odds, outcomes.full_log_odds),
+        }[self.of]
+        return None if ours is None or full is None else np.abs(ours - full)
+
+    def with_rate(self, rate: float) -> Values:
+        """Return the same promise with another share of rows."""
+        return replace(self, max_share=rate)
+
+    def about_groups(self) -> Values:
+        """Return the same promise about one row of each new group, so that every group counts the same."""
+        return replace(self, holds="groups")
+
+    @classmethod
+    def read_text(cls, text: str, classes: Sequence[Any]) -> Values | None:
+        """Return the promise that a text such as "values<=0.02 for 95%" asks for; None if it asks for another kind.
+
+        The share is that of the rows whose values differ by no more. It may be left out.
+        """
+        what, sign, rest = text.partition("<=")
+        kinds = {plural: of for of, plural in _PLURALS.items()}
+        if not sign or what.strip() not in kinds:
+            return None
+        error, _, kept = (part.strip() for part in rest.partition("for"))
+        try:
+            max_error = float(error)
+        except ValueError as cause:
+            raise InputError(
+                f"promise must be written like {cls.EXAMPLE!r}, with an error such as 0.02; got {text!r}",
+                argument="promise",
+            ) from cause
+        of = kinds[what.strip()]
+        # Rounded, because 1 - 0.95 is no 0.05.
+        return cls(max_error, round(1.0 - read_rate(kept), 12), of=of) if kept else cls(max_error, of=of)
+
+    def rows_needed(self) -> int:
+        """Return how many calibration rows it takes to certify the promise when none of them breaks it."""
+        if self.confidence is None:
+            return 0
+        return math.ceil(math.log1p(-self.confidence) / math.log1p(-self.max_share))
+
+
+_TEXT = re.compile(r"top\s*(\d+)(\s+set)?\s*<=(.*)")
+
+
+@dataclass(frozen=True)
+class TopK(Promise):
+    """At most a share of all queries get other documents among their k best.
+
+    Parameters
+    ----------
+    k : int
+        How many documents of a query count.
+    max_changed : float in (0, 1), default 0.01
+        The largest share of queries whose k best may be others than the model's.
+    confidence : float, default 0.95
+        The probability with which the promise holds for new queries.
+    keep : {"order", "set"}, default "order"
+        "order": the k best have the model's own scores, and are ranked by them. "set": they are the same documents,
+        and those that were sure early are ranked by estimates, which saves more.
+
+    Examples
+    --------
+    >>> import scurry
+    >>> promise = scurry.promises.TopK(10, 0.01)
+    >>> print(promise.describe())
+    With confidence 0.95, at most 1 % of new queries get another top 10 than the model's.
+    >>> promise.rows_needed()
+    299
+    >>> scurry.promises.Promise.parse("top10 set<=5%").keep
+    'set'
+    """
+
+    k: int
+    max_changed: float = 0.01
+    _: KW_ONLY
+    keep: str = "order"
+
+    TAG: ClassVar[str] = "top-k"
+    IS_ABOUT_CLASSES: ClassVar[bool] = False
+    EXAMPLE: ClassVar[str] = "top10<=1%"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "k", check_count("k", self.k))
+        object.__setattr__(self, "max_changed", check_rate("max_changed", self.max_changed))
+        if self.max_changed == 0:
+            raise InputError(
+                "max_changed must be above 0: queries can prove that few change, but not that none does",
+                argument="max_changed",
+            )
+        check_choice("keep", self.keep, ("order", "set"))
+        if self.confidence is None:
+            raise InputError("TopK is tested on queries, and needs a confidence such as 0.95", argument="confidence")
+
+    @property
+    def max_rate(self) -> float:
+        """The largest share of queries that is promised for new ones."""
+        return self.max_changed
+
+    def describe(self) -> str:
+        """Return the promise as one plain sentence, with rates in percent."""
+        sentence = (
+            f"With confidence {self.confidence:g}, at most {format_percent(self.max_changed)} of new queries get "
+            f"another top {self.k} than the model's"
+        )
+        return f"{sentence}, whose order is estimated." if self.keep == "set" else f"{sentence}."
+
+    def describe_test(self, units: str, n_broken: int, bound: float | None) -> str:
+        """Return how the promise was tested, as a part of a sentence."""
+        most = "" if bound is None else f" (at most {format_share(bound)} of new queries)"
+        return f"{units.replace('groups', 'queries')} that had no part in the fit: {n_broken:,} broke it{most}"
+
+    def changed(self, outcomes: Outcomes) -> NDArray[np.bool_]:
+        """Return which documents have another place among the k best of their query, or in it instead of out."""
+        assert outcomes.queries is not None
+        ours, full = (
+            np.minimum(find_places(scores, outcomes.queries), self.k) for scores in (outcomes.answers, outcomes.full)
+        )
+        if self.keep == "set":
+            return np.asarray((ours < self.k) != (full < self.k))
+        return np.asarray(ours != full)
+
+    def count(self, outcomes: Outcomes) -> tuple[Count, ...]:
+        """Return how many queries have other documents among their k best, or another order of them."""
+        if outcomes.queries is None:
+            return ()
+        n_changed = len(np.unique(outcomes.queries[self.changed(outcomes)]))
+        what = f"queries with another top {self.k}"
+        n_queries = len(np.unique(outcomes.queries))
+        return (Count(what, n_queries, n_changed, self.max_changed, unit="queries"),)
+
+    def with_rate(self, rate: float) -> TopK:
+        """Return the same promise with another share of queries."""
+        return replace(self, max_changed=rate)
+
+    def about_groups(self) -> TopK:
+        """Return the same promise: it is about groups of rows, the queries, by itself."""
+        return self
+
+    @classmethod
+    def read_text(cls, text: str, classes: Sequence[Any]) -> TopK | None:
+        """Return the promise that a text such as "top10<=1%" asks for; None if it asks for another kind."""
+        found = _TEXT.fullmatch(text)
+        if found is None:
+            return None
+        k, by_set, rate = found.groups()
+        return cls(int(k), read_rate(rate.strip()), keep="set" if by_set else "order")
+
+    def rows_needed(self) -> int:
+        """Return how many queries it takes to certify the promise when none of them breaks it."""
+        assert self.confidence is not None
+        return math.ceil(math.log1p(-self.confidence) / math.log1p(-self.max_changed))
+
+
+def find_places(scores: NDArray[np.float64], queries: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the place of each document in its query, from 0 on; of equal scores the first is the better.
+
+    Examples
+    --------
+    >>> find_places(np.array([0.5, 2.0, 0.1, 0.5]), np.array(["a", "a", "b", "a"])).tolist()
+    [1, 0, 0, 2]
+    """
+    _, query, counts = np.unique(queries, return_inverse=True, return_counts=True)
+    by_query = np.lexsort((np.arange(len(scores)), -scores, query))
+    places = np.empty(len(scores), np.int64)
+    places[by_query] = np.arange(len(scores)) - np.repeat(counts.cumsum() - counts, counts)
+    return places

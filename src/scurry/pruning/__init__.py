@@ -33,9 +33,9 @@ from scurry.errors import require_extra
 
 with require_extra("fit", "pruning"):
     from scurry.pruning.methods import METHODS, exact_path
-    from scurry.pruning.offers import Offer, Offers
     from scurry.pruning.path import PrunedPoint, PruningPath
     from scurry.pruning.problem import PruningProblem
+    from scurry.pruning.refine import Offer, Offers
 
 __all__ = [
     "METHODS",

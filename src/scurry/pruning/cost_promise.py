@@ -21,9 +21,8 @@ from scurry.forest import Forest, as_rows
 from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import Certificate, Cost, CostMeasurement, RowSummary
-from scurry.pruning.offers import Offer, ValidationRows, advise
-from scurry.stopping.guarantee import certified_mean, last_certified, loss_p_value
-from scurry.stopping.independence import are_copied, find_shared, hash_rows
+from scurry.pruning.refine import Offer, ValidationRows, advise
+from scurry.stopping.guarantee import are_copied, certified_mean, find_shared, hash_rows, last_certified, loss_p_value
 
 
 class Candidate(NamedTuple):

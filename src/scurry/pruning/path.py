@@ -19,12 +19,10 @@ from scurry.checks import Progress, float_of
 from scurry.errors import InfeasibleError, InputError, warn
 from scurry.forest import Forest
 from scurry.predictor import Predictor
-from scurry.promises import Cost
-from scurry.promises.kinds import read_promise
+from scurry.promises import Cost, read_promise
 from scurry.pruning.cost_promise import Candidate, certify_cost
-from scurry.pruning.offers import Offers, ValidationRows, advise
 from scurry.pruning.problem import PruningProblem
-from scurry.pruning.refine import within_cost, within_error
+from scurry.pruning.refine import Offers, ValidationRows, advise, within_cost, within_error
 
 # Budgets, evenly spaced, whose best pruning is judged on the validation rows; refining one takes much longer.
 _N_OFFERS, _N_REFINED = 40, 10

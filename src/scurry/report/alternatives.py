@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from scurry.formatting import format_number, format_percent, format_share
 from scurry.predictor import Predictor
 from scurry.promises import Accuracy, Certificate, Count, Labels, LabelsPerClass, Outcomes, Promise, TopK, Values
-from scurry.report.claims import compared_with, try_rows
 from scurry.report.markup import Markup, join, tabulate, tag
-from scurry.report.story import BLOCK, Alternative, Story, TestRows
+from scurry.report.story import BLOCK, Alternative, Story, TestRows, compared_with, try_rows
 
 _MAX_TREES, _MIN_ROWS = 300_000_000, 2_000  # trees evaluated for all settings: a few seconds
 _MAX_CLASSES = 10  # for which a promise is written class by class

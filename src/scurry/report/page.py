@@ -32,11 +32,10 @@ from scurry.monitoring import Watch
 from scurry.predictor import Predictor
 from scurry.promises import GroupTest
 from scurry.pruning import Offers, PruningPath
-from scurry.report import exits, prunings, sizes, steps, watching
+from scurry.report import exits, prunings, watching
 from scurry.report.alternatives import render_alternatives
 from scurry.report.markup import Axis, Chart, Markup, join, tabulate, tag
-from scurry.report.quality import render_quality
-from scurry.report.story import Column, Curve, Effort, Picture, Story, TestRows, tell_whole
+from scurry.report.story import Column, Curve, Effort, Picture, Story, TestRows, render_quality, tell_whole
 from scurry.timing import Lap, Runner, measure_laps, wrap_model
 from scurry.version import read_version
 
@@ -180,7 +179,7 @@ def _check_groups(subject: Any, groups: Any) -> None:
 def _find_full_model(subject: Predictor | Forest | PruningPath | Offers, original: Any) -> tuple[Forest, str]:
     """Return what answers are compared with, and what to call it."""
     match subject:
-        case Predictor() if prunings.is_about_costs(subject) or sizes.is_compressed(subject):
+        case Predictor() if prunings.is_about_costs(subject) or prunings.is_compressed(subject):
             try:
                 forest = None if original is None else from_model(original)
             except UnsupportedModelError:
@@ -193,7 +192,7 @@ def _find_full_model(subject: Predictor | Forest | PruningPath | Offers, origina
                     "model that it was made of",
                     argument="model",
                 )
-            sizes.check_original(subject, forest)
+            prunings.check_original(subject, forest)
             return forest, "the original model"
         case Predictor():
             return subject.forest, "the full model"
@@ -215,19 +214,19 @@ def _tell(
     subject: Predictor | Forest | PruningPath | Offers, test: TestRows, max_cost: float | None, currency: str
 ) -> Story:
     if isinstance(subject, PruningPath | Offers):
-        return prunings.tell(subject, test, max_cost, currency)
+        return prunings.tell_pruning(subject, test, max_cost, currency)
     if max_cost is not None:
         raise InputError("max_cost is for a PruningPath or Offers, which have several budgets", argument="max_cost")
     if isinstance(subject, Forest):
         return tell_whole(subject, test)
     if subject.plan.by_step:
-        return steps.tell(subject, test)
+        return exits.tell_steps(subject, test)
     if subject.plan.exits_early:
-        return exits.tell(subject, test)
+        return exits.tell_exits(subject, test)
     if prunings.is_about_costs(subject):
         return prunings.tell_chosen(subject, test, currency)
-    if sizes.is_compressed(subject):
-        return sizes.tell(subject, test)
+    if prunings.is_compressed(subject):
+        return prunings.tell_size(subject, test)
     return tell_whole(subject.forest, test, subject.certificate)
 
 

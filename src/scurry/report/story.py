@@ -1,26 +1,32 @@
 """The story of a subject: everything its page says, before it becomes HTML.
 
 Each kind of subject has a function that tells its story: `tell_whole` here for a forest that evaluates every tree (a
-pruned one, or one for which an early exit would not pay), and `tell` in `exits`, `steps` and `prunings`.
+pruned one, or one for which an early exit would not pay), `tell_exits` and `tell_steps` in `exits`, and
+`tell_pruning`, `tell_chosen` and `tell_size` in `prunings`.
+
+They share two sections: what was promised next to what test rows show, with an interval and a verdict; and right and
+wrong answers, the full model's and the subject's next to each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import beta
 
 from scurry.errors import InputError
+from scurry.evaluation import LabelQuality, ScoreQuality, label_quality
 from scurry.forest import Forest, as_rows
-from scurry.formatting import format_number, format_share
+from scurry.formatting import format_number, format_percent, format_share
 from scurry.predictor import Predictor
-from scurry.promises import Certificate, GroupTest
-from scurry.promises.ranks import find_places
-from scurry.report.markup import Chart
+from scurry.promises import Certificate, Count, GroupTest, Labels, Mean, Outcomes, Promise, Values, find_places
+from scurry.report.markup import Chart, Markup, tabulate, tag
+from scurry.stopping.guarantee import certified_drop, certified_mean, certified_rate
 from scurry.timing import Runner
 
 CONFIDENCE = 0.95  # of the interval around what was measured
@@ -410,3 +416,250 @@ def tell_whole(forest: Forest, test: TestRows, certificate: Certificate | None =
         recipe=recipe,
         settings={} if certificate is None else certificate.lines(),
     )
+
+
+def claim_promise(
+    certificate: Certificate, outcomes: Outcomes, *, full_vote: NDArray[Any] | None = None
+) -> list[Claim]:
+    """Return what a certificate promises next to what these outcomes show.
+
+    Parameters
+    ----------
+    certificate : Certificate
+    outcomes : Outcomes
+    full_vote : array of shape (n_rows,), optional
+        The labels that a promise about the vote of all trees is compared with.
+    """
+    is_classifier = bool(outcomes.classes)
+    if not is_classifier and certificate.promise is None:
+        return []
+    # Without a promise, or with a rate that was asked of the fitting rows alone, changes are measured all the same.
+    promise = certificate.promise or Labels(0.0, against="model" if full_vote is None else "vote")
+    of_fit_rows = isinstance(promise, Labels | Values) and promise.max_rate is None
+    is_promised = certificate.promise is not None and not of_fit_rows
+    counts = promise.count(compared_with(outcomes, promise, full_vote))
+    claims = [_claim(count, is_promised=is_promised) for count in counts if count.n_rows]
+    mean = promise.mean(outcomes)
+    if mean is not None:
+        claims.append(_claim_mean(mean))
+    every_label = _claim(Labels(0.0).count(outcomes)[0], is_promised=False)
+    if is_classifier and every_label.what not in [claim.what for claim in claims]:
+        claims.append(every_label)
+    return claims
+
+
+def compared_with(outcomes: Outcomes, promise: Promise, full_vote: NDArray[Any] | None) -> Outcomes:
+    """Return outcomes next to what the promise compares with: the full vote, or the model itself."""
+    about_vote = isinstance(promise, Labels) and promise.against == "vote"
+    return replace(outcomes, full=full_vote) if about_vote and full_vote is not None else outcomes
+
+
+def outcomes_of(
+    test: TestRows,
+    answers: NDArray[Any],
+    *,
+    probabilities: NDArray[np.float64] | None = None,
+    scores: NDArray[np.float64] | None = None,
+) -> Outcomes:
+    """Return answers on the test rows next to the full model's.
+
+    Parameters
+    ----------
+    test : TestRows
+    answers : array of shape (n_rows,)
+    probabilities : float64 array of shape (n_rows, n_classes), optional
+    scores : float64 array of shape (n_rows,), optional
+        Scores before the link, of two classes.
+    """
+    forest = test.forest
+    known: dict[str, NDArray[np.float64]] = {}
+    if probabilities is not None and forest.n_classes == 2:
+        known |= {"probabilities": probabilities[:, 1], "full_probabilities": test.full_probabilities[:, 1]}
+    if scores is not None:
+        known |= {"log_odds": scores * forest.link_scale, "full_log_odds": test.full_log_odds}
+    classes = () if forest.classes is None else tuple(forest.classes.tolist())
+    return Outcomes(answers=answers, full=test.full, y=test.y, classes=classes, queries=test.groups, **known)
+
+
+def try_rows(predictor: Predictor, test: TestRows) -> tuple[Outcomes, NDArray[np.int32]]:
+    """Return what a predictor does to test rows, with all that promises are about, and their numbers of trees."""
+    run = predictor.run(test.rows, None, groups=test.groups)
+    has_probabilities = test.forest.n_classes == 2 and test.forest.has_probabilities
+    about_log_odds = isinstance(predictor.promise, Values) and predictor.promise.of == "log-odds"
+    outcomes = outcomes_of(
+        test,
+        run.labels,
+        probabilities=predictor.predict_proba(test.rows, None) if has_probabilities else None,
+        scores=run.scores if about_log_odds else None,
+    )
+    return outcomes, run.trees
+
+
+def find_interval(count: Count) -> tuple[float, float]:
+    """Return an interval that holds the rate of new rows with 95 % confidence.
+
+    Without gains it is Clopper and Pearson's. With gains, each end is where the exact paired test of a fall of accuracy
+    just fails.
+    """
+    tail = (1 - CONFIDENCE) / 2
+    if count.n_mended:
+        n_rows, n_broken, n_mended = count.n_rows, count.n_broken, count.n_mended
+        return (
+            -certified_drop(n_rows, n_mended, n_broken, 1 - tail),
+            certified_drop(n_rows, n_broken, n_mended, 1 - tail),
+        )
+    low = float(beta.ppf(tail, count.n_broken, count.n_rows - count.n_broken + 1)) if count.n_broken else 0.0
+    return low, certified_rate(count.n_broken, count.n_rows, 1 - tail)
+
+
+def find_rise(mean: Mean) -> tuple[float, float]:
+    """Return an interval that holds the mean rise of new rows with 95 % confidence, from bets on both of its ends."""
+    tail = (1 - CONFIDENCE) / 2
+    rises = mean.values - mean.full_values
+    # Rises lie in [-largest, largest], what is bet on in [0, 1].
+    shares, repeats = np.unique(0.5 + rises / (2 * mean.largest), return_counts=True)
+    high = certified_mean(shares.clip(0, 1), 1 - tail, repeats=repeats)
+    low = 1 - certified_mean((1 - shares).clip(0, 1), 1 - tail, repeats=repeats)
+    return 2 * mean.largest * (low - 0.5), 2 * mean.largest * (high - 0.5)
+
+
+def _claim(count: Count, *, is_promised: bool) -> Claim:
+    low, high = find_interval(count)
+    of_rows = "" if count.n_broken == 0 and count.n_mended == 0 else f"{count.n_broken - count.n_mended:,} of "
+    measured = (
+        f"{format_share(count.rate)}, {of_rows}{count.n_rows:,} {count.unit} ({format_share(low)} to "
+        f"{format_share(high)} with {format_percent(CONFIDENCE)} confidence)"
+    )
+    if not is_promised:
+        return Claim(count.what, "nothing", measured)
+    most = f"at most {format_percent(count.max_rate)}" if count.max_rate else "none"
+    return Claim(count.what, most, measured, judge(count.rate, low, count.max_rate))
+
+
+def _claim_mean(mean: Mean) -> Claim:
+    (low, high), ours, full = find_rise(mean), float(mean.values.mean()), float(mean.full_values.mean())
+    measured = (
+        f"{ours - full:+.3g}: {format_number(ours)} here, {format_number(full)} with all trees ({low:+.3g} to "
+        f"{high:+.3g} with {format_percent(CONFIDENCE)} confidence, by betting)"
+    )
+    promised = f"rises by at most {format_number(mean.max_rise)}"
+    return Claim(mean.what, promised, measured, judge(ours - full, low, mean.max_rise))
+
+
+_MAX_CELLS = 10  # classes in a confusion matrix: more do not fit a page
+_MAX_CLASSES = 30  # rows in the table of classes
+
+
+def render_quality(story: Story, test: TestRows) -> Markup | None:
+    """Render measures of quality, and who is taken for what; None where there are no labels to compare with."""
+    if test.y is None or not test.forest.is_classifier:
+        return None
+    full, here = (label_quality(labels, test.y, classes=test.forest.classes) for labels in (test.full, story.answers))
+    titles = [test.title] if story.answers is test.full else [test.title, f"{story.kind}{story.when}"]
+    found = [full, here][: len(titles)]
+    return tag(
+        "section",
+        tag("h2", "Right and wrong answers", id="h-quality"),
+        tag(
+            "p",
+            f"Measured on {len(test):,} labelled test rows. Recall is the share of a class's rows that get its label; "
+            "precision is the share of a label's rows that are of its class.",
+        ),
+        _tabulate_measures(titles, found, _measure_scores(story, test)),
+        _tabulate_classes(titles, found) if len(full.classes) > 2 else None,
+        tag(
+            "div",
+            *(_tabulate_confusion(title, each) for title, each in zip(titles, found, strict=True)),
+            class_="charts",
+        ),
+        aria_labelledby="h-quality",
+    )
+
+
+def _measure_scores(story: Story, test: TestRows) -> ScoreQuality | None:
+    """Return how good probabilities are; None where they are not known or there is nothing to tell apart."""
+    if story.probabilities is None or test.y is None or len(np.unique(test.y)) < 2:
+        return None
+    codes = test.forest.codes_of(test.y)
+    return ScoreQuality.of(test.full_probabilities, story.probabilities, codes)
+
+
+def _tabulate_measures(titles: list[str], found: list[LabelQuality], scores: ScoreQuality | None) -> Markup:
+    measures = {"accuracy": [each.accuracy for each in found]}
+    if len(found[0].classes) == 2:
+        # The second class is the one that is looked for, and often the rare one.
+        for k in (1, 0):
+            measures[f"recall of {found[0].classes[k]}"] = [float(each.recall[k]) for each in found]
+            measures[f"precision of {found[0].classes[k]}"] = [float(each.precision[k]) for each in found]
+    else:
+        measures["mean recall (balanced accuracy)"] = [each.mean_recall for each in found]
+        measures["mean precision"] = [each.mean_precision for each in found]
+    rows = [_compare(name, values, format_share) for name, values in measures.items()]
+    if scores is not None:
+        mean = "" if len(found[0].classes) == 2 else ", mean of each class against the rest"
+        for name, values in (
+            (f"AUC{mean}", [scores.full_auc, scores.fast_auc]),
+            ("log-loss", [scores.full_log_loss, scores.fast_log_loss]),
+        ):
+            rows.append(_compare(name, values[: len(found)], "{:.4f}".format))
+    change = ["Change"] if len(titles) > 1 else []
+    return tabulate(["Measure", *titles, *change], rows, caption="Quality of labels and of probabilities")
+
+
+def _compare(name: str, values: list[float], write: Any) -> list[object]:
+    cells: list[object] = [name, *("none" if np.isnan(value) else write(value) for value in values)]
+    if len(values) > 1:
+        change = values[1] - values[0]
+        sign = "" if not change else "+" if change > 0 else "\u2212"
+        # The difference of two shares is no share.
+        cells.append("" if np.isnan(change) else f"{sign}{write(abs(change))}".replace(" %", " points"))
+    return cells
+
+
+def _tabulate_classes(titles: list[str], found: list[LabelQuality]) -> Markup:
+    n_rows = found[0].confusion.sum(axis=1)
+    chosen = np.sort(np.argsort(-n_rows, kind="stable")[:_MAX_CLASSES])
+    rows: list[list[object]] = []
+    for k in chosen:
+        cells: list[object] = [found[0].classes[k], f"{n_rows[k]:,}"]
+        shares = [*(each.recall[k] for each in found), *(each.precision[k] for each in found)]
+        cells += ["none" if np.isnan(share) else format_share(float(share)) for share in shares]
+        rows.append(cells)
+    header: list[object] = ["Class", "Rows"]
+    header += [f"{measure}: {title.lower()}" for measure in ("Recall", "Precision") for title in titles]
+    which = "" if len(chosen) == len(n_rows) else f": the {len(chosen)} most frequent of {len(n_rows)} classes"
+    return tabulate(header, rows, caption=f"Quality of each class{which}")
+
+
+def _tabulate_confusion(title: str, quality: LabelQuality) -> Markup:
+    names, counts = _merge_rare(quality)
+    body = [
+        tag(
+            "tr",
+            tag("th", name, scope="row", class_="t"),
+            *(
+                tag("td", f"{count:,}", class_="n hit" if row == column else "n")
+                for column, count in enumerate(counts[row])
+            ),
+        )
+        for row, name in enumerate(names)
+    ]
+    head = tag("tr", tag("th", "Truth", scope="col"), *(tag("th", name, scope="col", class_="n") for name in names))
+    caption = f"{title}: rows by true class (down) and by label given (across)"
+    content = tag(
+        "table", tag("caption", tag("span", caption)), tag("thead", head), tag("tbody", *body), class_="matrix"
+    )
+    return tag("div", content, class_="scroll", tabindex=0, role="region", aria_label=caption)
+
+
+def _merge_rare(quality: LabelQuality) -> tuple[list[str], NDArray[np.int64]]:
+    """Return names and counts of a confusion matrix that fits a page: rare classes become one."""
+    names, counts = [str(name) for name in quality.classes], quality.confusion
+    if len(names) <= _MAX_CELLS:
+        return names, counts
+    frequent = np.sort(np.argsort(-counts.sum(axis=1), kind="stable")[: _MAX_CELLS - 1])
+    group = np.full(len(names), _MAX_CELLS - 1)
+    group[frequent] = np.arange(len(frequent))
+    merged = np.zeros((_MAX_CELLS, _MAX_CELLS), np.int64)
+    np.add.at(merged, (group[:, None], group[None, :]), counts)
+    return [*(names[k] for k in frequent), f"{len(names) - len(frequent)} others"], merged

@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
-from scurry.forest import Forest, RowCall, decision_slack, score_step
-from scurry.forest.structure import ARRAYS, NODE_ARRAYS
+from scurry.checks import Progress
+from scurry.forest import ARRAYS, NODE_ARRAYS, Forest, RowCall, decision_slack, score_step
 from scurry.plan import NEVER_ABOVE, CellRule, ExitRule, ExitSide, LeaderRule, Plan, to_int32
 from scurry.runners.exits import count_tests
 from scurry.runners.partial import ScoreScale, label_sides, mean_scores
 from scurry.runners.runner import COMPLETE, DECIDED, Budget, Run, make_runner
+
+N_CELLS = 1024  # more save little, and groups of rows become too small to be fast
+_MAX_ROWS = 1 << 14  # that shape the router
 
 
 class CellPlans(NamedTuple):
@@ -102,6 +105,50 @@ def bound_leads(forest: Forest) -> Plan:
     lead[1:-1] = to_int32((rest[1:] + decision_slack(forest, step) + 1).astype(np.float64))
     order = (rounds[:, None] * size + np.arange(size)).ravel().astype(np.int32)
     return Plan(order=order, stop=LeaderRule(kind="scores", step=step, lead=lead))
+
+
+def find_cells(
+    forest: Forest,
+    rows: NDArray[np.float64] | None = None,
+    *,
+    n_cells: int = N_CELLS,
+    progress: Progress | None = None,
+) -> CellRule:
+    """Return the rule of a router that makes the bounds of trees narrow where rows are.
+
+    Parameters
+    ----------
+    forest : Forest
+        Of two classes, whose trees are added up.
+    rows : array of shape (n_rows, n_features), optional
+        Rows like those to come. Without them, rows are drawn as the covers of nodes describe the training rows, and
+        where a forest has none, as if both children of a node were as probable.
+    n_cells : int, default 1024
+        The largest number of cells.
+    progress : callable, optional
+        Called as ``progress(n_cells_found, n_cells)``.
+
+    Returns
+    -------
+    CellRule
+    """
+    single = np.zeros(1, np.int32)
+    whole = CellRule.of_splits(forest, score_step(forest), single - 1, single - 1, single - 1)
+    if rows is None:
+        shaping = _core.draw_rows(forest.arrays, cover=forest.cover, n_rows=_MAX_ROWS, seed=0)
+    else:
+        chosen = np.linspace(0, len(rows) - 1, min(len(rows), _MAX_ROWS)).astype(np.intp)
+        # As the forest reads them: what float32 does not hold becomes infinite.
+        with np.errstate(over="ignore"):
+            shaping = np.asarray(rows)[chosen].astype(forest.input_dtype).astype(np.float64)
+    source, left, right = _core.find_router(
+        forest.arrays,
+        increments=whole.increments(forest),
+        rows=np.ascontiguousarray(shaping),
+        n_cells=n_cells,
+        progress=progress,
+    )
+    return CellRule.of_splits(forest, whole.step, source, left, right)
 
 
 def _largest_gains(forest: Forest, increments: NDArray[np.int64]) -> NDArray[np.int64]:

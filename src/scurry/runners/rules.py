@@ -15,8 +15,8 @@ from scurry.checks import RandomState, check_choice, check_instance, check_rando
 from scurry.errors import InputError
 from scurry.forest import Forest, score_step
 from scurry.formatting import format_percent
-from scurry.plan import NEVER_ABOVE, NEVER_BELOW, ExitRule, ExitSide, LeaderRule, Plan, SentinelRule, to_int32
-from scurry.promises import Certificate, Labels
+from scurry.plan import NEVER_ABOVE, NEVER_BELOW, ExitRule, ExitSide, LeaderRule, Plan, SentinelRule, TopKRule, to_int32
+from scurry.promises import Certificate, Labels, TopK
 from scurry.stopping import FanFit, LeaderFit, MarginFit, PluralityRule, VotePolicy, VoteRule
 from scurry.stopping.sentinels.lanes import SentinelFit
 from scurry.stopping.votes.plurality import PairwisePolicy
@@ -195,11 +195,7 @@ def score_plan(forest: Forest, fit: ScoreRule, step: float, certificate: Certifi
 def sentinel_plan(fit: SentinelFit, certificate: Certificate | None) -> Plan:
     """Return the plan of a fit that stops rows at sentinels."""
     stop = SentinelRule(
-        sentinels=fit.sentinels.astype(np.int32),
-        lanes=fit.lanes,
-        lane=fit.lane.astype(np.int32),
-        scale=fit.scale,
-        offset=fit.offset,
+        **_lane_arrays(fit),
         spread_lane=fit.spread_lane,
         square=fit.square,
         edge_offset=np.cumsum([0, *map(len, fit.edges)]).astype(np.uint32),
@@ -207,6 +203,22 @@ def sentinel_plan(fit: SentinelFit, certificate: Certificate | None) -> Plan:
         limits=np.concatenate([np.empty(0), *fit.limits]),
     )
     return Plan(order=fit.order.astype(np.int32), stop=stop, certificate=certificate)
+
+
+def rank_plan(fit: SentinelFit, promise: TopK, limits: NDArray[np.float64]) -> Plan:
+    """Return the plan of a fit by which documents leave their query; `limits` are in units of scores."""
+    stop = TopKRule(k=promise.k, keep=promise.keep, limits=np.ceil(limits / fit.scale), **_lane_arrays(fit))
+    return Plan(order=fit.order.astype(np.int32), stop=stop)
+
+
+def _lane_arrays(fit: SentinelFit) -> dict[str, Any]:
+    return {
+        "sentinels": fit.sentinels.astype(np.int32),
+        "lanes": fit.lanes,
+        "lane": fit.lane.astype(np.int32),
+        "scale": fit.scale,
+        "offset": fit.offset,
+    }
 
 
 def _exit_rule(fit: MarginFit | FanFit, step: float) -> ExitRule:

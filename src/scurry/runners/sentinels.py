@@ -12,7 +12,7 @@ from scurry import _core
 from scurry.errors import InputError
 from scurry.forest import Forest, RowCall
 from scurry.plan import Plan, SentinelRule, TopKRule
-from scurry.plan.sentinels import NO_LANE
+from scurry.plan.whole_rows import NO_LANE
 from scurry.runners.exits import count_tests_in_order
 from scurry.runners.runner import COMPLETE, DECIDED, Budget, Run, make_runner
 

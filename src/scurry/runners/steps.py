@@ -12,9 +12,11 @@ from scurry import _core
 from scurry.errors import InputError
 from scurry.forest import Forest, RowCall
 from scurry.plan import Plan, StepRule
+from scurry.promises import Certificate
 from scurry.runners.runner import AbortFlag, Budget, Run, make_runner
 
 _REASON_CODES = np.array([0, 2, 3, 4], np.uint8)  # positions of the core's reasons in STOP_REASONS
+_PLAIN = StepRule()
 
 
 class Answer(NamedTuple):
@@ -42,7 +44,7 @@ class StepRunner:
 
     reads_bytes = False
 
-    def __init__(self, forest: Forest, steps: NDArray[np.int32], rule: StepRule) -> None:
+    def __init__(self, forest: Forest, steps: NDArray[np.int32], rule: StepRule = _PLAIN) -> None:
         forest.refuse_wrapper("answer after any step")
         self.forest, self.n_steps = forest, len(steps)
         steps = np.ascontiguousarray(steps, np.int32)
@@ -134,6 +136,11 @@ class StepRunner:
             return np.hstack([1 - second, second])
         self._native.run(rows, n_threads, budget.max_steps, budget.time_us, budget.abort, probabilities=values)
         return values
+
+
+def step_plan(steps: NDArray[np.int32], readout: str, certificate: Certificate) -> Plan:
+    """Return the plan that takes `steps`, each the tree of one, and reads inner nodes by `readout`."""
+    return Plan(order=steps, stop=StepRule(readout=readout), certificate=certificate)
 
 
 @make_runner.register

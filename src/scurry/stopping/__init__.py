@@ -9,13 +9,17 @@ from scurry.errors import require_extra
 
 with require_extra("fit", "fitting a stop rule"):
     from scurry.stopping.scores.fan import FanFit, fan
-    from scurry.stopping.scores.matrix import PRESETS, preset_order
-    from scurry.stopping.scores.multiclass import LeaderFit, multiclass_qwyc
-    from scurry.stopping.scores.qwyc import MarginFit, qwyc
-    from scurry.stopping.scores.rule import ScoreFit, ScoreStopper
+    from scurry.stopping.scores.qwyc import LeaderFit, MarginFit, multiclass_qwyc, qwyc
+    from scurry.stopping.scores.rule import PRESETS, ScoreFit, ScoreStopper, preset_order
     from scurry.stopping.votes.answers import AnswerRule, AnswerStopper, PluralityFit, fit_plurality
-    from scurry.stopping.votes.fit import VoteFit, VotePromise, fit_votes
-    from scurry.stopping.votes.order import OrderFit, fit_majority_order, fit_plurality_order
+    from scurry.stopping.votes.fit import (
+        OrderFit,
+        VoteFit,
+        VotePromise,
+        fit_majority_order,
+        fit_plurality_order,
+        fit_votes,
+    )
     from scurry.stopping.votes.plurality import PluralityRule, PluralityStopper, solve_plurality
     from scurry.stopping.votes.policy import VotePolicy
     from scurry.stopping.votes.rule import ExactOptimum, VoteRule, VoteStopper

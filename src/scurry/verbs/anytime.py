@@ -11,10 +11,9 @@ from scurry.checks import RandomState, check_choice, draw_seed
 from scurry.errors import InputError
 from scurry.forest import Forest, as_rows
 from scurry.orders.search import StepOrder, find
-from scurry.plan import Plan, StepRule
 from scurry.predictor import Predictor, read_forest
 from scurry.promises import Certificate, StepMeasurement
-from scurry.runners.steps import StepRunner
+from scurry.runners.steps import StepRunner, step_plan
 
 OBJECTIVES = ("steps", "time")
 _MAX_TIMED_ROWS = 200
@@ -124,7 +123,7 @@ def predictor_of(
         other_tree_step_ns=None if other_us is None else 1000 * other_us,
     )
     certificate = Certificate(method="anytime", n_calibration_rows=n_rows, measured=measured, recipe=recipe)
-    return Predictor(forest, Plan(order=found.steps, stop=StepRule(readout=found.readout), certificate=certificate))
+    return Predictor(forest, step_plan(found.steps, found.readout, certificate))
 
 
 def step_costs(forest: Forest, rows: NDArray[Any]) -> tuple[float, float]:
@@ -137,7 +136,7 @@ def step_costs(forest: Forest, rows: NDArray[Any]) -> tuple[float, float]:
     by_tree = np.repeat(np.arange(forest.n_trees, dtype=np.int32), forest.tree_depth)
     level = np.concatenate([np.arange(depth) for depth in forest.tree_depth])
     orders = [by_tree, by_tree[np.argsort(level, kind="stable")]]
-    runners = [StepRunner(forest, order, StepRule()) for order in orders]
+    runners = [StepRunner(forest, order) for order in orders]
     sample = rows[np.linspace(0, len(rows) - 1, min(len(rows), _MAX_TIMED_ROWS)).astype(np.intp)]
     best = np.full((len(orders), len(sample)), np.inf)
     for _ in range(_N_REPEATS):

@@ -27,11 +27,11 @@ from scurry.promises import (
     SizeMeasurement,
     SizePoint,
     Values,
+    read_promise,
 )
-from scurry.promises.kinds import read_promise
-from scurry.stopping.sample import InMemory
+from scurry.stopping.guarantee import InMemory
 from scurry.stopping.verdict import Verdict
-from scurry.verbs.assumptions import CheckedRows, check_rows
+from scurry.verbs.options import CheckedRows, check_rows
 
 _KINDS = (Labels, LabelsPerClass, Recall, Accuracy, Values)
 _DEFAULT = Labels(0.005)

@@ -12,26 +12,25 @@ from scurry.checks import RandomState
 from scurry.errors import InfeasibleError, InputError
 from scurry.plan import Plan
 from scurry.predictor import Predictor, read_forest
-from scurry.promises import Accuracy, Certain, Cost, Labels, LabelsPerClass, Promise, Recall, TopK, Values
-from scurry.promises.kinds import read_promise
+from scurry.promises import Accuracy, Certain, Cost, Labels, LabelsPerClass, Promise, Recall, TopK, Values, read_promise
 from scurry.verbs.options import DEFAULT_CONFIDENCE, DEFAULT_RATE, Calibration, ExitOptions
-from scurry.verbs.planners.by_accuracy import plan_by_accuracy
 from scurry.verbs.planners.by_bounds import plan_by_bounds
-from scurry.verbs.planners.by_class import plan_by_class
+from scurry.verbs.planners.by_class import plan_by_accuracy, plan_by_class
 from scurry.verbs.planners.by_ranks import plan_by_ranks, ranked_by_score
 from scurry.verbs.planners.by_scores import (
     SCORE_METHODS,
+    can_refit,
     explain_choice,
     keep_if_worth_it,
     plan_by_scores,
     spent_by,
     split_to_choose,
     split_to_fit,
+    with_quality,
+    with_score_map,
 )
 from scurry.verbs.planners.by_values import plan_by_values, summed
 from scurry.verbs.planners.by_votes import plan_by_votes, plan_without_rows
-from scurry.verbs.planners.score_maps import with_quality, with_score_map
-from scurry.verbs.planners.sentinels import can_refit
 
 
 def early_exit(
@@ -248,7 +247,7 @@ def _try_plan(method: str, choosing: Calibration) -> Plan | None:
         return None  # all rows may do, and if not, their error says what is wrong
 
 
-# What makes a plan for each kind of promise: one function of a calibration, in a module of its own.
+# What makes a plan for each kind of promise: a function of a calibration.
 _PLANNERS: dict[type[Promise], Callable[[Calibration], Plan]] = {
     Labels: _plan_labels,
     LabelsPerClass: plan_by_class,

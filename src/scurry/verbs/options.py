@@ -1,11 +1,24 @@
-"""What users ask of an early exit: one set of options, and the calibration that is made of it."""
+"""What users ask of an early exit: one set of options, and the calibration that is made of it.
+
+Rows that a promise may be tested on are checked for what would make it false, and split by their own values.
+
+A promise is about new rows. It is tested on calibration rows, which must be independent draws like them. Three mistakes
+are easily made, and each makes a plan state something false: rows that fitted the rule certify it too, rows were copied
+(by oversampling, say), or rows trained the model. `scurry.stopping.guarantee` has the tests.
+
+Rows that trained the model are noticed by how they fill the leaves of its trees, or by how right it is on them. Most
+frameworks store with each leaf how many training rows fell into it. On rows that it was trained on a model agrees with
+itself far better than on new ones, so a promise that was tested on them is false. Such rows fill the leaves like those
+that were counted, where other rows scatter around them. No labels are needed for it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
+from itertools import pairwise
 from numbers import Integral, Real
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,13 +32,350 @@ from scurry.checks import (
     check_rate,
     draw_seed,
 )
-from scurry.errors import InputError
+from scurry.errors import InputError, warn
 from scurry.forest import Forest, Thresholded, as_member, as_rows
 from scurry.promises import Certificate, Labels, Promise, RowSummary
-from scurry.stopping.guarantee import certified_rate
-from scurry.stopping.sample import InMemory, Sample, Sums
-from scurry.stopping.scores.matrix import PRESETS, check_costs
-from scurry.verbs.assumptions import CheckedRows, check_rows, read_parts
+from scurry.stopping.guarantee import (
+    InMemory,
+    Sample,
+    Sums,
+    agreement,
+    are_copied,
+    average,
+    certified_rate,
+    dependence,
+    find_shared,
+    hash_rows,
+    split_rows,
+)
+from scurry.stopping.scores.rule import PRESETS, check_costs
+
+# How far the counts of leaves lie from those of training, as a part of what two independent samples have: training rows
+# 0, with a bootstrap 0.39 to 0.5; half of them 0.3, with a bootstrap 0.69. Other rows were never below 0.74 unless
+# chance explained it (`benchmarks/misuse.py`). Counts by leaf and label are not used: where they part training rows
+# from others, no limit follows from chance.
+_TOO_CLOSE = 0.7
+# Forests are modest: on other rows at least a tenth of the errors occurred that their probabilities announce.
+_TOO_RIGHT = 1 / 15
+_MIN_LEAVES, _MIN_ROWS = 6, 50  # equal counts in that many leaves have a chance of 1 in 100,000
+_PAIRS, _PAIRED_ROWS = 32, 4096  # of trees and rows that show how alike the trees divide rows
+
+
+def describe_training(forest: Forest, sample: Sample, y: NDArray[Any] | None) -> str:
+    """Return a warning if rows look as if they had trained the model; an empty text if not.
+
+    Parameters
+    ----------
+    forest : Forest
+    sample : Sample
+        Of rows.
+    y : array of shape (n_rows,) or None
+        Labels, used where the forest does not say how many rows its leaves had.
+
+    Returns
+    -------
+    str
+    """
+    fills, is_right = _fills_leaves_like_training_rows(forest, sample), False
+    if fills is None and y is not None:
+        is_right = _is_too_right(forest, sample, y)
+    if not fills and not is_right:
+        return ""
+    sign = (
+        "they fall into the leaves of its trees almost as those rows did"
+        if fills
+        else "the model is right on them far more often than its own probabilities say"
+    )
+    return (
+        f"the calibration rows look like rows that trained the model: {sign}. Trees agree far more on such rows than "
+        "on new ones, so nothing is promised for new rows. Pass rows that the model has not seen; EarlyExitClassifier "
+        "with a model that is not fitted yet holds them out by itself"
+    )
+
+
+def _fills_leaves_like_training_rows(forest: Forest, sample: Sample) -> bool | None:
+    """Return whether as many rows fall into each leaf as of the training rows; None if those were not counted."""
+    leaves, cover = forest.is_leaf, forest.cover
+    if not np.isfinite(cover[leaves]).all():
+        return None
+    counts: NDArray[Any]
+    if are_counts := bool((cover[leaves] == np.rint(cover[leaves])).all()):
+        counts = sample.sums(partial(_count_in_leaves, forest))
+    elif _sums_hessians(forest):
+        counts, cover = _count_by_hessians(forest, sample)
+    else:  # sums of weights are no counts of rows
+        return None
+    by_tree = [np.flatnonzero(leaves[at:past]) + at for at, past in pairwise(forest.tree_offset)]
+    trees = [tree for tree, at in enumerate(by_tree) if len(at) > 1 and cover[at].sum() > 0]
+    if not trees or not counts.any():
+        return None
+    mean = average(
+        [agreement(counts[by_tree[tree]], cover[by_tree[tree]]) for tree in trees],
+        _dependence_of_trees(forest, sample, trees),
+    )
+    if mean.scatter < _TOO_CLOSE and mean.is_beyond_chance:
+        return True
+    # Trees of a few leaves show little, but by chance the counts do not agree exactly.
+    many = [at for at in by_tree if len(at) >= _MIN_LEAVES]
+    is_exact = are_counts and bool(many) and all((counts[at] == cover[at]).all() for at in many)
+    return sample.n_rows >= _MIN_ROWS and is_exact
+
+
+def _count_in_leaves(forest: Forest, rows: NDArray[Any]) -> Sums:
+    return np.bincount(forest.apply(rows).ravel(), minlength=len(forest.left))
+
+
+def _sums_hessians(forest: Forest) -> bool:
+    """Return whether leaves hold sums of second derivatives of the log-loss, as XGBoost's do."""
+    return (
+        forest.aggregation == "sum" and forest.link in ("logistic", "softmax") and bool((forest.tree_output >= 0).all())
+    )
+
+
+def _count_by_hessians(forest: Forest, sample: Sample) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return how many rows fall into each node that is a leaf, and of the training rows as its sum of derivatives says.
+
+    The derivative of a row is known from the trees before. Within a leaf rows of training had the same mean of it as
+    these rows, but for chance; that makes the counts differ more, never less.
+    """
+    counts, sums = sample.sums(partial(_sum_hessians, forest))
+    of_tree = np.repeat(np.arange(forest.n_trees), np.diff(forest.tree_offset))
+    in_tree = [np.bincount(of_tree, values, forest.n_trees)[of_tree] for values in (sums, counts)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = np.where(counts > 0, sums / counts, in_tree[0] / in_tree[1])
+        trained: NDArray[np.float64] = np.where(forest.is_leaf & (mean > 0), forest.cover / mean, 0.0)
+    return counts, trained
+
+
+def _sum_hessians(forest: Forest, rows: NDArray[Any]) -> NDArray[Any]:
+    """Return the number of rows in each node that is a leaf, and their derivatives' sum; shape (2, n_nodes)."""
+    leaves, n_nodes = forest.apply(rows), len(forest.left)
+    is_binary = forest.link == "logistic"
+    scores = np.tile(forest.base_score, (len(rows), 1))
+    found, before = np.zeros((2, n_nodes)), np.inf
+    for tree, output in enumerate(forest.tree_output.tolist()):
+        if is_binary or output < before:  # trees of a round see the scores before it
+            shares = _shares(scores, is_binary)
+        before = output
+        # XGBoost doubles the derivative of the softmax.
+        hessian = shares[:, output] * (1 - shares[:, output]) * (1 if is_binary else 2)
+        part = slice(*forest.tree_offset[tree : tree + 2])
+        at = leaves[:, tree] - part.start
+        found[0, part] = np.bincount(at, minlength=part.stop - part.start)
+        found[1, part] = np.bincount(at, hessian, part.stop - part.start)
+        scores[:, output] += forest.value[leaves[:, tree], 0]
+    return found
+
+
+def _shares(scores: NDArray[np.float64], is_binary: bool) -> NDArray[np.float64]:
+    with np.errstate(over="ignore"):
+        if is_binary:
+            return 1 / (1 + np.exp(-scores))
+        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    shares: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
+    return shares
+
+
+def _dependence_of_trees(forest: Forest, sample: Sample, trees: list[int]) -> float:
+    """Return how far agreements in the leaves of two trees go together: the trees see the same rows."""
+    if len(trees) == 1:
+        return 1.0
+    rng = np.random.default_rng(0)
+    pairs = [rng.choice(trees, 2, replace=False) for _ in range(_PAIRS)]
+    used, columns = np.unique(pairs, return_inverse=True)
+    some = np.zeros(sample.n_rows, np.bool_)
+    some[:: -(-sample.n_rows // _PAIRED_ROWS)] = True
+    leaves = sample.where(some).mapped(partial(_leaves_in, forest, used)).gathered()
+    return float(np.mean([dependence(leaves[:, one], leaves[:, other]) for one, other in columns.reshape(-1, 2)]))
+
+
+def _leaves_in(forest: Forest, trees: NDArray[np.intp], rows: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the leaf of each row in some trees, from 0 on in each; shape (n_rows, n_trees)."""
+    leaves: NDArray[np.int64] = forest.apply(rows)[:, trees] - forest.tree_offset[trees]
+    return leaves
+
+
+def _is_too_right(forest: Forest, sample: Sample, y: NDArray[Any]) -> bool:
+    """Return whether a forest of averaged probabilities is more often right than on rows that it has not seen."""
+    if forest.aggregation == "sum" or forest.link != "identity":
+        return False
+    labels, doubt = sample.each(forest.predict), sample.each(partial(_measure_doubt, forest))
+    n_wrong = int((labels != y).sum())
+    return certified_rate(n_wrong, len(y), 0.95) < _TOO_RIGHT * float(doubt.mean())
+
+
+def _measure_doubt(forest: Forest, rows: NDArray[Any]) -> NDArray[np.float64]:
+    """Return how probable each row's label is not, as the forest says."""
+    doubt: NDArray[np.float64] = 1 - forest.predict_proba(rows).max(axis=1)
+    return doubt
+
+
+class Parts(NamedTuple):
+    """Rows divided into subgroups.
+
+    Attributes
+    ----------
+    names : tuple of str
+    codes : int array of shape (n_rows,)
+        The subgroup of each row, as an index of `names`.
+    """
+
+    names: tuple[str, ...]
+    codes: NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CheckedRows:
+    """Calibration rows that a promise may be tested on.
+
+    Attributes
+    ----------
+    sample : Sample
+    y : array of shape (n_rows,) or None
+    digests : uint64 array of shape (n_rows,)
+        Equal for equal rows. Empty where nothing is promised, and rows are not split.
+    unit : {"row", "distinct row", "group"}
+        What is an independent draw, and is counted.
+    groups : int array of shape (n_rows,) or None
+        The unit of each row, from 0 on; None where each row is one.
+    parts : Parts or None
+        The subgroup of each row, where a promise is made for each of several.
+    n_shared : int
+        Rows that were left out because they fitted the rule.
+    left : bool array or None
+        Which of the rows given are left; None if all are.
+    warned : str
+        Why nothing can be promised for new rows; empty if it can.
+    """
+
+    sample: Sample
+    y: NDArray[Any] | None
+    digests: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    unit: str = "row"
+    groups: NDArray[np.intp] | None = None
+    parts: Parts | None = None
+    n_shared: int = 0
+    left: NDArray[np.bool_] | None = None
+    warned: str = ""
+
+    @property
+    def n_units(self) -> int:
+        """Number of independent draws."""
+        return self.sample.n_rows if self.groups is None else int(self.groups.max()) + 1
+
+    def split(self, n_fit: int) -> tuple[Sample, NDArray[Any] | None, Sample]:
+        """Return rows of `n_fit` units and their labels, to fit a rule, and one row of each other unit to test it."""
+        fits, tests = self.divide(n_fit)
+        return self.sample.where(fits), None if self.y is None else self.y[fits], self.sample.where(tests)
+
+    def divide(self, n_fit: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return which rows belong to `n_fit` units that fit a rule, and which to the others, one row of each."""
+        return split_rows(self.digests, n_fit, self.groups)
+
+    def one_of_each(self) -> Sample:
+        """Return one row of each unit, to test what other rows fitted."""
+        return self.sample if self.groups is None else self.split(0)[2]
+
+
+def check_rows(
+    forest: Forest,
+    sample: Sample,
+    y: NDArray[Any] | None,
+    groups: Any,
+    fit_rows: NDArray[Any] | None,
+    parts: Parts | None = None,
+) -> CheckedRows:
+    """Return the rows that may test a promise, and warn of what was wrong with the others.
+
+    Raises
+    ------
+    InputError
+        If no row may.
+    """
+    codes = None if groups is None else check_groups(groups, sample.n_rows)
+    digests = sample.each(partial(hash_rows, dtype=forest.input_dtype))
+    warned = describe_training(forest, sample, y)
+    if warned:
+        warn(warned, UserWarning)
+    unit, n_shared, left = "row" if codes is None else "group", 0, None
+    if fit_rows is not None and (shared := find_shared(digests, hash_rows(fit_rows, forest.input_dtype))) is not None:
+        # Of a group with a row that fitted the rule, none is independent of it.
+        shared = shared if codes is None else np.isin(codes, codes[shared])
+        n_shared, left = int(shared.sum()), ~shared
+        _warn_of_shared(n_shared, len(shared))
+        sample, digests, y = sample.where(~shared), digests[~shared], None if y is None else y[~shared]
+        codes = None if codes is None else np.unique(codes[~shared], return_inverse=True)[1]
+        parts = None if parts is None else parts._replace(codes=parts.codes[~shared])
+    if codes is None and are_copied(digests):
+        unit, codes = "distinct row", np.unique(digests, return_inverse=True)[1]
+        warn(
+            f"rows of X_cal are copies of others: {len(digests):,} rows, {codes.max() + 1:,} of them different. A copy "
+            "proves nothing new, so each row counts once. Pass rows without copies; if rows belong together (of one "
+            "patient, say), pass groups=, and each group counts once",
+            UserWarning,
+        )
+    return CheckedRows(
+        sample=sample,
+        y=y,
+        digests=digests,
+        unit=unit,
+        groups=codes,
+        parts=parts,
+        n_shared=n_shared,
+        left=left,
+        warned=warned,
+    )
+
+
+def read_parts(by: Any, X_cal: Any, n_rows: int) -> Parts:
+    """Return the subgroups of calibration rows: one value for each row, or the name of a column of `X_cal`."""
+    if not isinstance(by, str):
+        values, codes = _number_values("by", by, n_rows, "give rows without a subgroup a value of their own")
+        return Parts(tuple(map(str, values.tolist())), codes)
+    columns = list(getattr(X_cal, "column_names", getattr(X_cal, "columns", ())))
+    if by not in columns:
+        known = f"it has {', '.join(map(str, columns[:20]))}" if columns else "it is no frame; pass one value per row"
+        raise InputError(f"by={by!r} must be the name of a column of X_cal: {known}", argument="by")
+    values, codes = _number_values("by", X_cal[by], n_rows, "give rows without a subgroup a value of their own")
+    return Parts(tuple(f"{by}={value}" for value in values.tolist()), codes)
+
+
+def check_groups(groups: Any, n_rows: int, table: str = "X_cal") -> NDArray[np.intp]:
+    """Return the group of each row of a table as a number from 0 on."""
+    return _number_values("groups", groups, n_rows, "give rows without a group one each", table)[1]
+
+
+def _number_values(
+    name: str, given: Any, n_rows: int, advice: str, table: str = "X_cal"
+) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return the different values, and for each row the index of its own."""
+    array = np.asarray(given)
+    if array.shape != (n_rows,):
+        raise InputError(f"{name} has shape {array.shape}, {table} has {n_rows} rows", argument=name)
+    is_missing = array.dtype.kind == "f" and bool(np.isnan(array).any())
+    if is_missing or (array.dtype.kind == "O" and any(value is None or value != value for value in array.tolist())):
+        raise InputError(f"{name} has missing values; {advice}", argument=name)
+    try:
+        values, codes = np.unique(array, return_inverse=True)
+    except TypeError as error:
+        raise InputError(f"{name} must be of one type: {error}", argument=name) from error
+    return values, codes.astype(np.intp)
+
+
+def _warn_of_shared(n_shared: int, n_rows: int) -> None:
+    instead = "Leave X_fit out, and a part of X_cal fits the rule"
+    if n_shared == n_rows:
+        raise InputError(
+            f"all {n_rows:,} rows of X_cal are among those of X_fit, and rows that fitted a rule cannot certify it. "
+            f"{instead}",
+            argument="X_fit",
+        )
+    warn(
+        f"{n_shared:,} of {n_rows:,} rows of X_cal are among those of X_fit too, more than two independent samples of "
+        f"such data share. They fitted the rule, so they are left out of its certificate. {instead}",
+        UserWarning,
+    )
+
 
 VOTE_METHODS = ("minimax", "minimean", "minimixed", "schwing")
 METHODS = ("auto", *VOTE_METHODS, "qwyc", "fan", "sentinels")

@@ -18,10 +18,9 @@ from scurry.pruning.node_errors import (
     validation_errors,
     with_mean_scores,
 )
-from scurry.pruning.offers import ValidationRows
 from scurry.pruning.path import PruningPath
-from scurry.pruning.problem import pose
-from scurry.pruning.row_charges import RowCharges
+from scurry.pruning.problem import RowCharges, pose
+from scurry.pruning.refine import ValidationRows
 
 
 def prune(

@@ -1,4 +1,9 @@
-"""Packed forests: every array comes back bit by bit, predictions need none of them, and nothing hostile is believed."""
+"""Packed forests: every array comes back bit by bit, predictions need none of them, and nothing hostile is believed.
+
+Values of inner nodes that follow from leaves.
+
+StoredForest: arrays of a packed file are made when they are asked for, and given back by whoever needed them.
+"""
 
 import itertools
 import json
@@ -10,11 +15,12 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 
 import scurry
 from scurry import Forest
 from scurry.errors import FormatError
+from scurry.forest.files.packed import add_up, average_leaves, leaf_counts, narrowest
 from scurry.forest.files.storage import container_bytes, container_of
 from scurry.forest.structure import ARRAYS
 from support import catboost_models, lightgbm_models, packed_reader, wrapper_models, xgboost_models
@@ -308,8 +314,7 @@ def test_a_forest_with_very_many_values_is_not_packed(monkeypatch):
     """Its values are far more than its bytes when packed; a reader would take it for a hostile file."""
     forest = Forest.from_trees([chain(9, False)], classes=None, aggregation="sum")
     parts = forest.to_packed_parts()
-    for module in ("stored", "packed"):
-        monkeypatch.setattr(f"scurry.forest.files.{module}.MAX_GROWTH", 1e-6)
+    monkeypatch.setattr("scurry.forest.files.packed.MAX_GROWTH", 1e-6)
     assert "layout" not in forest.to_packed_parts()[0]
     assert loaded(forest).digest == forest.digest
     with pytest.raises(FormatError, match="too many for the bytes of the file"):
@@ -404,3 +409,107 @@ class TestHostile:
             changed = np.frombuffer(mutated(arrays["node_number"].tobytes(), seed)[:6].ljust(6, b"\0"), np.uint8)
             if not np.array_equal(changed, arrays["node_number"]):
                 self.refused(header, arrays | {"node_number": changed})
+
+
+X = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
+Y = (X[:, 0] > X[:, 1]).astype(int)
+
+
+@pytest.fixture(scope="module")
+def forest():
+    return scurry.from_model(RandomForestClassifier(20, random_state=0).fit(X, Y))
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [([0, 255], "u1"), ([256], "<u2"), ([65536], "<u4"), ([2**32], "<f4"), ([-1], "<f4"), ([-0.0], "<f4"),
+     ([0.5], "<f4"), ([0.1], "<f8"), ([2**53 - 1], "<f8"), ([np.nan, 1], "<f4"), ([np.inf], "<f4"), ([1e39], "<f8")],
+)  # fmt: skip
+def test_narrowest(values, dtype):
+    found = narrowest(np.array(values, float))
+    assert found.dtype == np.dtype(dtype)
+    assert found.astype(float).tobytes() == np.array(values, float).tobytes()
+
+
+def test_means_of_leaves(forest):
+    values = average_leaves(forest, np.ones_like(forest.value), forest.cover)
+    np.testing.assert_array_equal(values, 1.0)
+    unknown = average_leaves(forest, forest.value, np.full(forest.n_nodes, np.nan))
+    tree = slice(forest.tree_offset[0], forest.tree_offset[1])
+    np.testing.assert_allclose(unknown[0], forest.value[tree][forest.is_leaf[tree]].mean(axis=0))
+
+
+def test_counts(forest):
+    counts = leaf_counts(forest)
+    np.testing.assert_array_equal(counts.sum(axis=1), forest.cover)
+    roots = forest.tree_offset[:-1]
+    assert (counts[roots].sum(axis=1) == len(X)).all()
+
+
+def test_no_counts(forest):
+    boosted = scurry.from_model(GradientBoostingClassifier(n_estimators=3, random_state=0).fit(X, Y))
+    assert leaf_counts(boosted) is None
+    assert leaf_counts(forest.replace(cover=None)) is None
+    assert leaf_counts(forest.replace(cover=forest.cover * 0.1)) is None
+    moved = forest.value.copy()
+    moved[0] = moved[0, ::-1] if moved[0, 0] != moved[0, 1] else [1, 0]  # no longer the sum of its leaves
+    assert leaf_counts(forest.replace(value=moved)) is None
+
+
+def test_sums_of_leaves(forest):
+    ones = forest.is_leaf.astype(float)
+    add_up(forest, ones)
+    for tree in range(forest.n_trees):
+        start, end = forest.tree_offset[tree], forest.tree_offset[tree + 1]
+        assert ones[start] == forest.is_leaf[start:end].sum()
+
+
+X_STORED, Y_STORED = make_data("binary", 400)
+THREE = np.digitize(X_STORED[:, 0], [-0.5, 0.5])
+
+
+def test_arrays_are_released_and_made_again(tmp_path):
+    forest = scurry.from_model(RandomForestClassifier(5, random_state=0).fit(X_STORED, Y_STORED))
+    forest.release()  # nothing else has its arrays
+    assert forest.left is forest.left
+    forest.save(tmp_path / "f.scurry")
+    again = scurry.load(tmp_path / "f.scurry")
+    left, parent = again.left, again.parent
+    assert not again.is_packed
+    again.release()
+    assert again.is_packed
+    assert again.left is not left
+    np.testing.assert_array_equal(again.left, left)
+    np.testing.assert_array_equal(again.parent, parent)
+
+
+def test_runners_give_arrays_back(tmp_path):
+    """Each predicts as before it was saved; none keeps arrays of nodes, which take several times its own memory."""
+    two = RandomForestClassifier(10, max_depth=6, random_state=0).fit(X_STORED, Y_STORED)
+    three = RandomForestClassifier(10, max_depth=6, random_state=0).fit(X_STORED, THREE)
+    settings = {"max_disagreement": 0.05, "confidence": None, "random_state": 0}
+    for predictor in (
+        scurry.early_exit(two, X_STORED, method="qwyc", **settings),
+        scurry.early_exit(two, X_STORED, method="minimixed", **settings),
+        scurry.early_exit(three, X_STORED, method="qwyc", **settings),
+        scurry.anytime(two, X_STORED, Y_STORED),
+    ):
+        predictor.save(tmp_path / "p.scurry", engine=True)
+        again = scurry.load(tmp_path / "p.scurry")
+        np.testing.assert_array_equal(again.predict(X_STORED), predictor.predict(X_STORED))
+        assert again.forest.is_packed
+        np.testing.assert_array_equal(again.predict_proba(X_STORED), predictor.predict_proba(X_STORED))
+        np.testing.assert_array_equal(again.run(X_STORED).steps, predictor.run(X_STORED).steps)
+
+
+def test_pages_that_predictions_do_not_read_are_let_go(tmp_path, monkeypatch):
+    """What is read again is the same, before and after."""
+    monkeypatch.setattr("scurry.forest.files.storage._MAPPED_FROM", 0)
+    forest = scurry.from_model(RandomForestClassifier(40, random_state=0).fit(X_STORED, Y_STORED))
+    for engine in (False, True):
+        forest.save(tmp_path / "f.scurry", engine=engine)
+        again = scurry.load(tmp_path / "f.scurry")
+        np.testing.assert_array_equal(again.predict_proba(X_STORED), forest.predict_proba(X_STORED))
+        again.save(tmp_path / "again.scurry", engine=engine)
+        assert (tmp_path / "again.scurry").read_bytes() == (tmp_path / "f.scurry").read_bytes()
+        assert again.digest == forest.digest

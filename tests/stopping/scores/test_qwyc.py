@@ -1,4 +1,9 @@
-"""The joint search against an oracle that tries every pair of thresholds, and what a fitted rule promises."""
+"""The joint search against an oracle that tries every pair of thresholds, and what a fitted rule promises.
+
+Families of rules and their sides: counts against running each member, and the golden walks.
+
+Leads against an oracle that tries every threshold, and what the rule shares with the two-class one.
+"""
 
 import json
 from fractions import Fraction
@@ -9,9 +14,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.stats import binom
 
-from scurry.errors import InputError
-from scurry.stopping import qwyc
+from scurry.errors import FormatError, InputError
+from scurry.stopping import LeaderFit, MarginFit, multiclass_qwyc, qwyc
+from scurry.stopping.guarantee import split_risk
+from scurry.stopping.scores import qwyc as qwyc_module
+from scurry.stopping.scores.qwyc import Family, OneSidedFit, last_accepted
 from support.margin_oracle import normal_scores, oracle
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -267,3 +276,340 @@ def test_rows_with_other_models_are_refused():
     with pytest.raises(InputError, match="scores has 3 models, but the rule has 12"):
         rule.decide(np.ones((2, 3)))
     assert len(rule.decide(np.empty((0, 12))).decision) == 0
+
+
+GOLDEN_FAMILY = Path(__file__).parents[2] / "golden" / "promises"
+WALKS = json.loads((GOLDEN_FAMILY / "per_class.json").read_text())["cases"]
+
+
+def golden_scores(seed, n_rows, n_trees, shift, noise, **_):
+    def draw():
+        nonlocal seed
+        seed = (seed * 6364136223846793005 + 1442695040888963407) % 2**64
+        return seed >> 33
+
+    rows = []
+    for _ in range(n_rows):
+        base = draw() % 61 - 30 + shift
+        rows.append([base // n_trees + draw() % noise - noise // 2 for _ in range(n_trees)])
+    return np.array(rows, np.float64)
+
+
+def margins(lower, upper, threshold=0.0):
+    n_models = len(lower) + 1
+    return MarginFit(
+        order=np.arange(n_models),
+        costs=np.ones(n_models),
+        step=2.0**-20,
+        n_rows=1,
+        lower=np.array(lower, np.float64),
+        upper=np.array(upper, np.float64),
+        decision_threshold=threshold,
+        spread=1.0,
+    )
+
+
+@pytest.mark.parametrize("case", WALKS, ids=[str(case["generator"]["seed"]) for case in WALKS])
+def test_golden_walks_of_two_sides(case):
+    scores = golden_scores(**case["generator"])
+    assert scores[:3].tolist() == case["first_rows"]
+    n_models, full = scores.shape[1], scores.sum(axis=1) >= case["threshold"]
+    fits = [margins(member["lower"], member["upper"], float(case["threshold"])) for member in case["family"]]
+    family, expected = Family(fits[0], np.zeros(1), fits[1:]), case["expected"]
+    n_rows = [int(full.sum()), int((~full).sum())]
+    risks = split_risk(n_rows, [case["alpha"]["yes"], case["alpha"]["no"]], 1 - case["confidence"])
+    assert dict(zip(("yes", "no"), n_rows, strict=True)) == expected["n"]
+    np.testing.assert_allclose(risks, [expected["delta"]["yes"], expected["delta"]["no"]], rtol=1e-9)
+
+    never = np.full(n_models - 1, np.inf)
+    uppers = family.one_sided(upper=True, other=-never)
+    lost = uppers.answers(scores[~full], full[~full])[:, n_models + 1]
+    assert lost.tolist() == expected["mistakes_upper"]
+    at = last_accepted(binom.cdf(lost, n_rows[1], case["alpha"]["no"]) <= risks[1])
+    assert at == expected["chosen_upper"]
+    upper = uppers[at].upper if at >= 0 else never
+    lowers = family.one_sided(upper=False, other=upper)
+    lost = lowers.answers(scores[full], full[full])[:, n_models]
+    assert lost.tolist() == expected["mistakes_lower"]
+    at = last_accepted(binom.cdf(lost, n_rows[0], case["alpha"]["yes"]) <= risks[0])
+    assert at == expected["chosen_lower"]
+    rule = lowers[at] if at >= 0 else margins(-never, upper, float(case["threshold"]))
+    decision, used = rule.decide(scores)
+    assert used.mean() == pytest.approx(expected["mean_trees"], rel=1e-12)
+    changed = decision != full
+    assert {"yes": int(changed[full].sum()), "no": int(changed[~full].sum())} == expected["changed"]
+
+
+def test_golden_split_of_the_risk():
+    for case in json.loads((GOLDEN_FAMILY / "delta_split.json").read_text())["cases"]:
+        risks = split_risk(list(case["n"].values()), list(case["alpha"].values()), case["delta"])
+        np.testing.assert_allclose(risks, list(case["expected"].values()), rtol=1e-9)
+        assert np.prod(1 - risks) == pytest.approx(1 - case["delta"])
+
+
+def test_a_group_without_rows_gets_most_of_the_risk_and_no_infinity():
+    risks = split_risk([0, 1000], [0.1, 0.1], 0.05)
+    assert np.isfinite(risks).all()
+    assert risks[0] > risks[1]
+
+
+@pytest.fixture(scope="module")
+def scores():
+    rng = np.random.default_rng(0)
+    return rng.integers(-8, 9, (600, 7)) + rng.integers(-6, 7, (600, 1)).astype(np.float64)
+
+
+def check_members(family, scores, decisions, n_classes=2):
+    """What is counted in one pass is what each member does when it is run."""
+    counts = family.answers(scores, decisions, n_classes)
+    assert len(counts) == len(family)
+    for at, counted in enumerate(counts):
+        member = family[at]
+        decision, used = member.decide(scores)
+        exits = np.bincount(used - 1, minlength=member.n_models)
+        answers = np.bincount(decision.astype(int), minlength=n_classes)
+        np.testing.assert_array_equal(counted, [*exits, *answers])
+
+
+def test_members_are_counted_as_they_run(scores):
+    first = qwyc(scores, max_disagreement=0.01)
+    bolder = [qwyc(scores, max_disagreement=rate, order=first.order) for rate in (0.05, 0.2)]
+    full = scores.sum(axis=1) >= 0
+    amounts = np.array([0.0, 0.01, 0.1, 0.3, 1.0])
+    family = Family(first, amounts, bolder)
+    check_members(family, scores, full)
+    for upper in (True, False):
+        for other in (np.full(6, -np.inf if upper else np.inf), bolder[1].lower if upper else bolder[1].upper):
+            check_members(family.one_sided(upper=upper, other=other), scores, full)
+    # The most cautious member comes first.
+    assert family.answers(scores, full)[0, 6] >= family.answers(scores, full)[4, 6]
+
+
+def test_members_for_many_classes_are_counted_as_they_run():
+    rng = np.random.default_rng(1)
+    scores = rng.integers(-5, 6, (400, 5, 3)) + rng.integers(-3, 4, (400, 1, 3)).astype(np.float64)
+    first = multiclass_qwyc(scores, max_disagreement=0.02)
+    family = Family(first, np.array([0.0, 0.2, 0.5]), [multiclass_qwyc(scores, max_disagreement=0.2)])
+    check_members(family, scores, np.argmax(scores.sum(axis=1), axis=1), 3)
+
+
+def test_rows_of_a_class_are_only_lost_through_one_side(scores):
+    fit = qwyc(scores, max_disagreement=0.2)
+    full = scores.sum(axis=1) >= 0
+    upper = OneSidedFit.of(fit, upper=True, other=np.full(6, -np.inf))
+    assert (upper.decide(scores).decision != full)[~full].any()
+    assert not (upper.decide(scores).decision != full)[full].any()
+    # Adding the other side loses no further row of this class.
+    both = fit.decide(scores).decision
+    assert (both != full)[~full].sum() <= (upper.decide(scores).decision != full)[~full].sum()
+
+
+def test_sides_that_would_cross_give_way():
+    fit = margins([5.0, -3.0], [6.0, 3.0])
+    side = OneSidedFit.of(fit, upper=False, other=np.array([2.0, np.inf]))
+    assert side.lower[0] < 2.0
+    assert side.lower[1] == -3.0
+    side = OneSidedFit.of(fit, upper=True, other=np.array([7.0, -np.inf]))
+    assert side.upper[0] > 7.0
+
+
+def test_staggered_thresholds_pass_a_vote_one_after_another():
+    rng = np.random.default_rng(0)
+    votes = np.where(rng.random((600, 21)) < rng.random((600, 1)), 1.0, -1.0)
+    decisions = votes.sum(axis=1) >= 0
+    first = qwyc(votes, max_disagreement=0.02, order="natural")
+    family = Family(first, np.linspace(0, 1.9 / first.spread, 30))
+    plain, staggered = (one.answers(votes, decisions) for one in (family, family.staggered(2.0)))
+    np.testing.assert_array_equal(staggered[-1], plain[-1])  # as fitted: no whole vote lies in between
+    assert len(np.unique(plain, axis=0)) == 2
+    assert len(np.unique(staggered, axis=0)) > 5
+    costs = staggered[:, : votes.shape[1]] @ np.arange(1, votes.shape[1] + 1)
+    assert (np.diff(costs) <= 0).all()
+
+
+def test_misuse(scores):
+    with pytest.raises(TypeError, match="two classes"):
+        OneSidedFit.of(multiclass_qwyc(np.eye(3)[:, None, :] * 2, max_disagreement=0), upper=True, other=np.zeros(0))
+    with pytest.raises(InputError, match="decisions"):
+        Family(qwyc(scores, max_disagreement=0.1), np.zeros(1)).answers(scores, np.zeros(3, bool))
+
+
+@pytest.mark.parametrize(("accepted", "last"), [([], -1), ([False, True], -1), ([True, True], 1), ([True, False], 0)])
+def test_last_accepted(accepted, last):
+    assert last_accepted(np.array(accepted, bool)) == last
+
+
+def class_scores(n_rows=300, n_models=8, n_classes=4, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n_rows, 1, n_classes)) + rng.normal(size=(n_rows, n_models, n_classes)) * 2
+
+
+def leader(sums):
+    return sums.index(max(sums))
+
+
+def lead_oracle(scores, base, budget, order, upfront):
+    full = [leader([b + sum(column) for b, column in zip(base, zip(*row, strict=True), strict=True)]) for row in scores]
+    active, sums = list(range(len(scores))), [list(base) for _ in scores]
+    leads, mistakes, used = [], 0, [len(order)] * len(scores)
+    for position, model in enumerate(order[:-1]):
+        allowed = (budget if upfront else budget * (len(scores) - len(active)) // len(scores)) - mistakes
+        for i in active:
+            sums[i] = [total + score for total, score in zip(sums[i], scores[i][model], strict=True)]
+        rows = {i: (sorted(sums[i])[-1] - sorted(sums[i])[-2], leader(sums[i]) != full[i]) for i in active}
+        fits = [
+            t for t, _ in rows.values() if sum(wrong for lead, wrong in rows.values() if lead >= t) <= max(0, allowed)
+        ]
+        leads.append(min(fits, default=INF))
+        leaving = [i for i in active if rows[i][0] >= leads[-1]]
+        mistakes += sum(rows[i][1] for i in leaving)
+        for i in leaving:
+            used[i] = position + 1
+        active = [i for i in active if i not in leaving]
+    return leads, mistakes, used
+
+
+@st.composite
+def problems_of_multiclass(draw):
+    n_rows, n_models, n_classes = draw(st.integers(2, 10)), draw(st.integers(1, 4)), draw(st.integers(2, 4))
+    scores = draw(arrays(np.int64, (n_rows, n_models, n_classes), elements=st.integers(-2, 2)))
+    base = draw(arrays(np.int64, n_classes, elements=st.integers(-1, 1)))
+    assume(len(np.unique((base + scores.sum(axis=1)).argmax(axis=1))) > 1)
+    return scores, base, draw(st.integers(0, n_rows - 1)), draw(st.permutations(range(n_models))), draw(st.booleans())
+
+
+@settings(max_examples=150, deadline=None)
+@given(problems_of_multiclass())
+def test_multiclass_equals_the_oracle(problem):
+    scores, base, budget, order, upfront = problem
+    rule = multiclass_qwyc(
+        scores,
+        max_disagreement=budget / len(scores),
+        base_score=base,
+        order=order,
+        spending="upfront" if upfront else "proportional",
+    )
+    leads, mistakes, used = lead_oracle(scores.tolist(), base.tolist(), budget, order, upfront)
+    assert rule.lead.tolist() == leads
+    assert rule.n_mistakes == mistakes <= budget
+    assert rule.decide(scores).n_models_used.tolist() == used
+    assert rule.mean_cost == pytest.approx(np.mean(used))
+
+
+def greedy_order(scores, base, budget, costs, upfront):
+    """Algorithm 1 in words: the model with the least cost per row that leaves; the oracle above tells who leaves."""
+    order = []
+    while len(order) < len(costs) - 1:
+        best = None
+        for model in (m for m in range(len(costs)) if m not in order):
+            rest = [m for m in range(len(costs)) if m not in (*order, model)]
+            _, _, used = lead_oracle(scores, base, budget, [*order, model, *rest], upfront)
+            n_leaving = used.count(len(order) + 1)
+            price = Fraction(costs[model], n_leaving) if n_leaving else INF
+            if best is None or price < best[0]:
+                best = price, model
+        order.append(best[1])
+        rest = [m for m in range(len(costs)) if m not in order]
+        if max(lead_oracle(scores, base, budget, [*order, *rest], upfront)[2]) <= len(order):
+            break
+    return order
+
+
+@settings(max_examples=100, deadline=None)
+@given(problems_of_multiclass(), st.data())
+def test_the_joint_order_is_greedy(problem, data):
+    scores, base, budget, _, upfront = problem
+    costs = data.draw(st.lists(st.integers(1, 3), min_size=scores.shape[1], max_size=scores.shape[1]))
+    spending = "upfront" if upfront else "proportional"
+    shared = {"max_disagreement": budget / len(scores), "base_score": base, "spending": spending, "costs": costs}
+    rule = multiclass_qwyc(scores, order=None, **shared)
+    expected = greedy_order(scores.tolist(), base.tolist(), budget, costs, upfront)
+    assert rule.order[: len(expected)].tolist() == expected
+    given_order = multiclass_qwyc(scores, order=rule.order, **shared)
+    np.testing.assert_array_equal(rule.lead, given_order.lead)
+    assert rule.mean_cost == given_order.mean_cost
+
+
+def test_a_search_on_some_rows_still_counts_mistakes_on_all(monkeypatch):
+    monkeypatch.setattr(qwyc_module, "SEARCH_ROWS", 50)
+    scores = class_scores(400)
+    scores[:, 3] *= 50  # says most of the sum, and comes first
+    rule = multiclass_qwyc(scores, max_disagreement=0.02, order=None)
+    assert rule.order[0] == 3
+    assert rule.n_mistakes <= 8
+    assert rule.mean_cost < multiclass_qwyc(scores, max_disagreement=0.02).mean_cost
+
+
+def test_no_mistakes_allowed_means_none_made():
+    scores = class_scores()
+    rule = multiclass_qwyc(scores, max_disagreement=0)
+    decision, n_models_used = rule.decide(scores)
+    np.testing.assert_array_equal(decision, scores.sum(axis=1).argmax(axis=1))
+    assert n_models_used.mean() < scores.shape[1]
+
+
+def test_two_classes_watch_the_size_of_the_margin():
+    margins = class_scores(n_classes=1)[:, :, 0]
+    scores = np.stack([np.zeros_like(margins), margins], axis=2)
+    rule = multiclass_qwyc(scores, max_disagreement=0.03)
+    sums = np.cumsum(margins, axis=1)
+    leaves = np.abs(sums[:, :-1]) >= rule.lead
+    stop = np.where(leaves.any(axis=1), leaves.argmax(axis=1), margins.shape[1] - 1)
+    np.testing.assert_array_equal(rule.decide(scores).n_models_used, stop + 1)
+    np.testing.assert_array_equal(rule.decide(scores).decision, sums[np.arange(len(stop)), stop] > 0)
+
+
+def test_sums_too_close_for_the_grid_are_decided_exactly():
+    scores = np.array([[[1.0, 0.0], [0.0, 1.0], [0.0, 4e-16]], [[9.0, 0.0], [0.0, 0.0], [0.0, 0.0]]])
+    assert multiclass_qwyc(scores, max_disagreement=0).decide(scores).decision.tolist() == [1, 0]
+
+
+def test_multiclass_widening_is_nested_and_the_curve_equals_each_rule():
+    rule, new = multiclass_qwyc(class_scores(), max_disagreement=0.05), class_scores(seed=1)
+    previous = np.zeros(len(new))
+    for amount, n_mistakes, mean_cost in zip(*rule.widening_curve(new, [0.0, 0.2, 0.4, 2.0]), strict=True):
+        decision, n_models_used = rule.widen(amount).decide(new)
+        assert (n_models_used >= previous).all()
+        assert n_mistakes == (decision != new.sum(axis=1).argmax(axis=1)).sum()
+        assert mean_cost == pytest.approx(n_models_used.mean())
+        previous = n_models_used
+
+
+def test_stopper_equals_decide():
+    base = np.array([0.5, 0.0, -0.25, 1 / 3])
+    rule, rows = multiclass_qwyc(class_scores(), max_disagreement=0.05, base_score=base), class_scores(40, seed=3)
+    decision, n_models_used = rule.decide(rows)
+    for row, answer, n_used in zip(rows, decision, n_models_used, strict=True):
+        stopper = rule.stopper()
+        while not stopper.update(row[stopper.next_model]):
+            pass
+        assert (stopper.decision, stopper.n_seen) == (answer, n_used)
+    with pytest.raises(InputError, match=r"a score must be finite and of shape \(4,\)"):
+        rule.stopper().update(1.0)
+
+
+def test_parts_survive_json():
+    rule = multiclass_qwyc(class_scores(), max_disagreement=0.05)
+    header, parts = rule.to_parts()
+    again = LeaderFit.from_parts(json.loads(json.dumps(header, allow_nan=False)), parts)
+    np.testing.assert_array_equal(again.lead, rule.lead)
+    with pytest.raises(FormatError, match="lead must have one entry per model but the last"):
+        LeaderFit.from_parts(header, parts | {"lead": np.zeros(2)})
+
+
+@pytest.mark.parametrize(
+    ("scores", "arguments", "message"),
+    [
+        (class_scores()[:, :, 0], {}, r"scores must have shape \(n_rows, n_models, n_classes\), got \(300, 8\)"),
+        (class_scores(n_classes=1), {}, "at least two classes"),
+        (np.ones((5, 2, 3)), {}, "answers class 0 on all 5 calibration rows"),
+        (np.empty((0, 2, 3)), {}, "scores has no rows"),
+        (None, {"base_score": [1.0, 2.0]}, "base_score one finite entry per class"),
+        (None, {"max_disagreement": 3}, r"Did you mean 0.03 \(3 %\)\?"),
+        (None, {"order": [0, 1]}, "order must name each of the 8 models"),
+        (None, {"spending": "none"}, "spending must be one of"),
+    ],
+)
+def test_multiclass_bad_input(scores, arguments, message):
+    with pytest.raises(InputError, match=message):
+        multiclass_qwyc(class_scores() if scores is None else scores, **({"max_disagreement": 0.01} | arguments))

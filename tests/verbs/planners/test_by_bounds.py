@@ -17,7 +17,7 @@ from scurry.errors import InputError
 from scurry.forest import decision_slack, reference, score_step
 from scurry.plan import CellRule
 from scurry.promises import Certain
-from scurry.verbs.planners.by_bounds import bound_leads, bound_sums, find_cells
+from scurry.runners.cells import bound_leads, bound_sums, find_cells
 from support.bounded_forests import all_inputs, bounded_forest
 from support.strategies import adversarial_rows
 from support.wrapper_models import ADABOOST, VOTES_OF_TREES, VOTING, fit, hard_rows

@@ -8,8 +8,7 @@ import scurry
 from scurry.errors import InputError
 from scurry.forest.structure import ARRAYS, HEADER
 from scurry.stopping import VotePolicy, fit_votes, solve
-from scurry.stopping.guarantee import certified_rate
-from scurry.stopping.independence import hash_rows
+from scurry.stopping.guarantee import certified_rate, hash_rows
 from scurry.stopping.votes.policy import outcomes
 from support.calibration_rows import full_vote, two_classes
 

@@ -23,10 +23,9 @@ from numpy.typing import NDArray
 
 from scurry.errors import InputError
 from scurry.export.c import text as c_text
+from scurry.export.comparisons import CellTables, ExitTables, LeadTables, SentinelTables
 from scurry.export.lowered import Compact, Lowered
-from scurry.export.stops import CellTables, ExitTables, LeadTables, SentinelTables
-from scurry.forest import Forest
-from scurry.forest.structure import ZERO
+from scurry.forest import ZERO, Forest
 from scurry.version import read_version
 
 _LINE_LENGTH = 112

@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from scurry import _core
 from scurry.errors import FormatError
-from scurry.forest.files.storage import Container
-from scurry.forest.files.values import id_bits
+from scurry.forest.files.storage import Container, id_bits
 from scurry.forest.structure import HEADER, NODE_ARRAYS
 from scurry.forest.wrappers import Wrapper
 

@@ -1,24 +1,258 @@
-"""Packed forests in files: a bit for each node, and numbers of a few bits into tables of distinct splits and leaves.
+"""Forests in files: a bit for each node, and numbers of a few bits into tables of distinct splits and leaves.
 
 Nothing is lost: every array of the forest comes back bit by bit. What can be derived is not stored: children follow
 from the order of nodes, and values and covers of inner nodes from their leaves, wherever that gives the same numbers.
+
+`Values` and `Cover` store the numbers of leaves; those of inner nodes follow where they can. `StoredForest` is what of
+a forest is written, and how it is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scurry import _core
 from scurry.errors import FormatError
+from scurry.forest.combinations import Combinations
 from scurry.forest.files.lowered import has_lowered, read_lowered
-from scurry.forest.files.storage import Container
-from scurry.forest.files.values import Cover, Shape, Take, Values, id_bits
-from scurry.forest.structure import MISSING_NONE, NODE_ARRAYS, ForestFields
+from scurry.forest.files.members import pack_members, unpack_members
+from scurry.forest.files.storage import Container, digest, id_bits, pack_values
+from scurry.forest.front import Front, RawRows
+from scurry.forest.structure import (
+    ARRAYS,
+    HEADER,
+    MISSING_NONE,
+    NODE_ARRAYS,
+    Expanded,
+    ForestFields,
+    check_header,
+    mean_of_leaves,
+)
+from scurry.forest.tree_answers import TreeAnswers
+
+_NUMBERS = ("|u1", "<u2", "<u4", "<f4", "<f8")  # types of files, the smallest first
+_LARGEST = 1e300  # means of larger values might not be finite
+_TABLE_BITS = 32
+FloatArray = NDArray[np.float64]
+Take = Callable[..., NDArray[Any]]
+
+
+class Nodes(Protocol):
+    """The shape of trees: what a `Forest` has, and what is known of a packed one before it is expanded."""
+
+    @property
+    def tree_offset(self) -> NDArray[np.int64]: ...  # noqa: D102
+    @property
+    def left(self) -> NDArray[np.int32]: ...  # noqa: D102
+    @property
+    def right(self) -> NDArray[np.int32]: ...  # noqa: D102
+    @property
+    def node_depth(self) -> NDArray[np.int32]: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The shape of trees, and their splits and leaves in level order."""
+
+    tree_offset: NDArray[np.int64]
+    left: NDArray[np.int32]
+    right: NDArray[np.int32]
+    node_depth: NDArray[np.int32]
+    splits: NDArray[np.int32]
+    leaves: NDArray[np.int32]
+
+
+class Cover:
+    """Covers of a file: ``kind`` says whether counts tell them, leaves do, each node has one, or they are unknown."""
+
+    def __init__(self, kind: Any, take: Take, n_inner: int, n_leaves: int) -> None:
+        if kind not in ("counts", "leaves", "nodes", "unknown"):
+            raise FormatError(f"its header has the cover {kind!r}, which is not known")
+        self.kind: str = kind
+        self.of_leaves = self._take("leaf_cover", take, n_leaves) if kind in ("leaves", "nodes") else None
+        self.of_inner = self._take("inner_cover", take, n_inner) if kind == "nodes" else None
+
+    @staticmethod
+    def _take(name: str, take: Take, n: int) -> NDArray[Any]:
+        array = take(name, *_NUMBERS)
+        if len(array) != n or (array < 0).any():
+            raise FormatError(f"{name} must have {n} numbers that are not negative")
+        return array
+
+    @staticmethod
+    def pack(forest: ForestFields, splits: NDArray[Any], leaves: NDArray[Any]) -> tuple[str, Arrays]:
+        """Return the kind of a forest's covers, and arrays."""
+        cover = forest.cover
+        if _are_same(cover, np.full(len(cover), np.nan)):
+            return "unknown", {}
+        sums = np.where(forest.left < 0, cover, 0.0)
+        add_up(forest, sums)
+        of_leaves = {"leaf_cover": narrowest(cover[leaves])}
+        if _are_same(sums, cover):
+            return "leaves", of_leaves
+        return "nodes", of_leaves | {"inner_cover": narrowest(cover[splits])}
+
+    def expand(self, shape: Shape) -> FloatArray:
+        """Return the cover of each node."""
+        cover = np.full(len(shape.left), 0.0 if self.kind == "leaves" else np.nan)
+        if self.of_leaves is not None:
+            cover[shape.leaves] = self.of_leaves
+        if self.of_inner is not None:
+            cover[shape.splits] = self.of_inner
+        elif self.kind == "leaves":
+            add_up(shape, cover)
+        return cover
+
+
+class Values:
+    """Values of a file: a table of distinct leaves, as counts or numbers, and what inner nodes have."""
+
+    def __init__(self, about: Any, take: Take, table: NDArray[Any], n_inner: int, cover: Cover) -> None:
+        kind = (about.get("leaves"), about.get("inner")) if isinstance(about, dict) else (None, None)
+        if kind not in (("counts", "sums"), ("numbers", "means"), ("numbers", "stored")):
+            raise FormatError(f"its header has values {about!r}, which are not known")
+        self._are_counts, self._inner, self._table, self._cover = kind[0] == "counts", kind[1], table, cover
+        if self._are_counts != (cover.kind == "counts") or (self._are_counts and table.dtype.kind != "u"):
+            raise FormatError("counts are whole numbers, and tell covers too")
+        if self._are_counts and (table.sum(axis=1, dtype=np.float64) == 0).any():
+            raise FormatError("a leaf has no training rows")
+        self._inner_value = take("inner_value", *_NUMBERS, ndim=2) if self._inner == "stored" else None
+        if self._inner_value is not None and self._inner_value.shape != (n_inner, table.shape[1]):
+            raise FormatError(f"inner_value has shape {self._inner_value.shape}, expected {(n_inner, table.shape[1])}")
+        limit = _LARGEST if self._inner == "means" else np.inf
+        for numbers in (table, self._inner_value):
+            if numbers is not None and not float(np.abs(numbers).max(initial=0)) < limit:
+                raise FormatError("value must be finite on every node, inner nodes included")
+
+    @property
+    def n_rows(self) -> int:
+        """Number of distinct leaves."""
+        return len(self._table)
+
+    @staticmethod
+    def pack(forest: ForestFields, splits: NDArray[Any], leaves: NDArray[Any]) -> tuple[dict[str, str], Arrays]:
+        """Return the kinds of a forest's values, and arrays."""
+        arrays: Arrays = {}
+        counts = leaf_counts(forest)
+        if counts is not None and counts[leaves].max() < 2**_TABLE_BITS:
+            about = {"leaves": "counts", "inner": "sums"}
+            rows = narrowest(counts[leaves].astype(np.float64))
+        else:
+            rows = narrowest(forest.value[leaves], floats_only=True)
+            with np.errstate(over="ignore", invalid="ignore"):
+                derives = np.abs(forest.value).max() < _LARGEST and _are_same(
+                    average_leaves(forest, forest.value, forest.cover), forest.value
+                )
+            about = {"leaves": "numbers", "inner": "means" if derives else "stored"}
+            if not derives:
+                arrays["inner_value"] = narrowest(forest.value[splits], floats_only=True)
+        ids, first = _core.distinct_rows(np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1))
+        width = id_bits(len(first))
+        if len(first) == len(rows) or rows[first].nbytes + len(rows) * width // 8 >= rows.nbytes:
+            return about, arrays | {"leaf_table": rows}
+        return about, arrays | {"leaf_table": rows[first], "leaf_id": _core.pack_bits(ids, width)}
+
+    def table_values(self) -> FloatArray:
+        """Return the values of distinct leaves, shape (n_rows, n_columns)."""
+        table = np.ascontiguousarray(self._table, np.float64)
+        return table / table.sum(axis=1, keepdims=True) if self._are_counts else table
+
+    def expand(self, shape: Shape, rows: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
+        """Return value and cover of each node; `rows` are those of the leaves in the table, in level order."""
+        value = np.zeros((len(shape.left), self._table.shape[1]))
+        value[shape.leaves] = self._table[rows]
+        if self._are_counts:
+            add_up(shape, value)
+            cover = value.sum(axis=1)
+            value /= cover[:, np.newaxis]
+            return value, cover
+        cover = self._cover.expand(shape)
+        if self._inner_value is not None:
+            value[shape.splits] = self._inner_value
+            return value, cover
+        return average_leaves(shape, value, cover), cover
+
+
+def narrowest(values: FloatArray, floats_only: bool = False) -> NDArray[Any]:
+    """Return numbers in the smallest type of files that holds each bit by bit."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        for dtype in _NUMBERS[3 if floats_only else 0 : 4]:
+            cast = values.astype(dtype)
+            if _are_same(cast.astype(np.float64), values):
+                return cast
+    return np.ascontiguousarray(values)
+
+
+def _are_same(a: FloatArray, b: FloatArray) -> bool:
+    """Return whether all bits are the same: 0.0 is not -0.0, and NaN is NaN."""
+    return bool((np.ascontiguousarray(a).view(np.uint64) == np.ascontiguousarray(b).view(np.uint64)).all())
+
+
+def leaf_counts(forest: ForestFields) -> NDArray[np.int64] | None:
+    """Return how many training rows of each class each node has; None where values and covers do not tell.
+
+    They tell where every node's value is its counts divided by their sum, bit by bit, and an inner node's counts are
+    those of its leaves. Then leaves alone need to be stored.
+    """
+    if forest.aggregation == "sum" or not forest.is_classifier or not np.isfinite(forest.cover).all():
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        counts = np.rint(forest.value * forest.cover[:, None])
+        total = counts.sum(axis=1)
+        if (total != forest.cover).any() or (total == 0).any() or not (counts.min() >= 0 and total.max() < 2**53):
+            return None
+        if not _are_same(counts / total[:, None], forest.value):
+            return None
+    split = forest.left >= 0
+    if (counts[split] != counts[forest.left[split]] + counts[forest.right[split]]).any():
+        return None
+    return counts.astype(np.int64)
+
+
+def add_up(nodes: Nodes, *totals: FloatArray) -> None:
+    """Add to every inner node, in place, what its leaves have.
+
+    Parameters
+    ----------
+    nodes : Forest
+    *totals : float64 arrays of shape (n_nodes, …)
+        0 at inner nodes.
+    """
+    left, right, depth = nodes.left, nodes.right, nodes.node_depth
+    split = np.flatnonzero(left >= 0)
+    order = split[np.argsort(-depth[split], kind="stable")]
+    for level in np.split(order, np.flatnonzero(np.diff(depth[order])) + 1):  # children before parents
+        for total in totals:
+            total[level] = total[left[level]] + total[right[level]]
+
+
+def average_leaves(nodes: Nodes, values: FloatArray, cover: FloatArray) -> FloatArray:
+    """Return values whose inner nodes have the mean of their leaves, as files derive it from leaves alone.
+
+    Parameters
+    ----------
+    nodes : Forest
+    values : float64 array of shape (n_nodes, n_columns)
+        Those of inner nodes are ignored.
+    cover : float64 array of shape (n_nodes,)
+        What leaves weigh; 1 each where that of one is not known, or 0.
+    """
+    if not (cover[nodes.left < 0] > 0).all():
+        cover = np.ones(len(nodes.left))
+    columns = [
+        mean_of_leaves(nodes.tree_offset, nodes.left, nodes.right, cover, np.ascontiguousarray(column))
+        for column in values.T
+    ]
+    return np.stack(columns, axis=1)
+
 
 MAX_GROWTH = 512
 """How many values a packed forest may have when it is expanded, for each byte of its file."""
@@ -310,3 +544,160 @@ def _unpack_column(take: Take, name: str, n: int, dtype: np.dtype[Any]) -> NDArr
 def _fixed(array: NDArray[Any]) -> NDArray[Any]:
     array.flags.writeable = False
     return array
+
+
+class StoredForest(TreeAnswers):
+    """A forest as arrays, or still packed as it lies in a file: a part of `Forest`."""
+
+    @abstractmethod
+    def _set_header(self, *args: Any, **fields: Any) -> None:
+        """Set all fields that are no arrays."""
+
+    @abstractmethod
+    def _seal(self) -> None:
+        """Let nothing be set from here on."""
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of everything a saved forest holds, as hex."""
+        return digest(*self.to_parts())
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of all arrays, which a forest of a packed file has once one of them is asked for."""
+        of_node = sum(np.dtype(dtype).itemsize for dtype in NODE_ARRAYS.values()) + 8 * self.n_columns
+        others = ("tree_offset", "tree_output", "base_score", "category_offset", "category_bits")
+        return int(self.n_nodes * of_node + sum(self.__dict__[name].nbytes for name in others))
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether arrays of nodes are still packed, as they are in a file."""
+        return "_packed" in self.__dict__ and "left" not in self.__dict__
+
+    @cached_property
+    def tree_depth(self) -> NDArray[np.int32]:
+        """Depth of each tree, shape (n_trees,); a single leaf has depth 0."""
+        packed: Packed | None = self.__dict__.get("_packed")
+        return super().tree_depth if packed is None else packed.tree_depth
+
+    def expand(self) -> Mapping[str, NDArray[Any]]:
+        """Return all arrays of nodes; those of a packed file are made now, and kept."""
+        if not self.is_packed:
+            return self.__dict__
+        made: dict[str, NDArray[Any]] = self.__dict__["_packed"].expand()
+        self.__dict__.update(made)
+        return made
+
+    def release(self) -> None:
+        """Forget the arrays of nodes if the forest has them packed as well: they are made again if asked for.
+
+        Runners call it once they have lowered the forest. Arrays take several times the memory of everything that
+        predictions read.
+        """
+        if "_packed" in self.__dict__:
+            for name in (*_EXPANDED, "parent", "arrays"):
+                self.__dict__.pop(name, None)
+            _core.give_back_memory()
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the forest as a JSON header and named arrays, one number for each node."""
+        header, arrays = self._header_parts(), {name: getattr(self, name) for name in ARRAYS}
+        if self.wrapper is not None:
+            header["wrapper"], of_members = pack_members(self.wrapper)
+            arrays |= of_members
+        return header, arrays
+
+    def to_packed_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the forest as a JSON header and packed arrays, from which the same arrays can be made again.
+
+        A forest with very many values for its splits and leaves is returned as by `to_parts`: a reader would not
+        believe that a small file has so many.
+        """
+        packed: Packed | None = self.__dict__.get("_packed")
+        about, arrays = pack(self) if packed is None else packed.parts
+        if self.n_nodes * self.n_columns > MAX_GROWTH * sum(array.nbytes for array in arrays.values()):
+            return self.to_parts()
+        header = self._header_parts() | about
+        if self.wrapper is not None:
+            header["wrapper"], of_members = pack_members(self.wrapper, packed=True)
+            arrays = arrays | of_members
+        return header, arrays
+
+    def _header_parts(self) -> dict[str, Any]:
+        header = {name: getattr(self, name) for name in HEADER} | {
+            "feature_names": self.feature_names,
+            "classes": None if self.classes is None else pack_values(self.classes),
+            "categories": {str(f): pack_values(values) for f, values in self.categories.items()},
+        }
+        if self.integer_dtype != self.input_dtype:  # only then, so that other forests keep their digest
+            header["integer_dtype"] = self.integer_dtype
+        if self.raw_rows is not None:
+            header["raw_rows"] = self.raw_rows.to_json()
+        return header
+
+    @classmethod
+    def from_container(cls, container: Container, trusted: Collection[str] = ()) -> Self:
+        """Return the forest of a ``.scurry`` file, be it saved alone or with a plan.
+
+        `trusted` are types of a front to trust besides those that skops trusts.
+        """
+        with container.reading("forest"):
+            classes, names = container.field("classes", dict | None), container.field("feature_names", list | None)
+            if names is not None and not all(isinstance(name, str) for name in names):
+                raise FormatError("feature_names must be texts")
+            packed = container.field("categories", dict) | ({} if classes is None else {"classes": classes})
+            values = container.values(packed)
+            fields: dict[str, Any] = {name: container.field(name, kind) for name, kind in HEADER.items()}
+            fields |= {
+                "integer_dtype": container.field("integer_dtype", str) if "integer_dtype" in container.header else None,
+                "raw_rows": RawRows.from_json(container.header["raw_rows"]) if "raw_rows" in container.header else None,
+                "front": _front_of(container, trusted),
+                "feature_names": names,
+                "classes": values.pop("classes", None),
+                # -1 is no feature: the checks refuse it by their own message.
+                "categories": {int(f) if f.isdecimal() and len(f) < 11 else -1: one for f, one in values.items()},
+            }
+            layout = container.header.get("layout", "plain")
+            if layout not in ("plain", "packed"):
+                raise FormatError(f"it has the layout {layout!r}, which this version of scurry does not know")
+            if layout == "packed":
+                return cls._of_packed(container, fields)
+            arrays = {name: container.array(name, dtype) for name, dtype in ARRAYS.items()}
+            whole: Self = _build(cls, arrays, fields, container)
+            return whole
+
+    @classmethod
+    def _of_packed(cls, container: Container, fields: dict[str, Any]) -> Self:
+        packed = Packed(container, fields["n_features"])
+        if "member_value_table" in container:
+            # Its members read the trees of the whole, so that these are needed at once.
+            arrays = packed.fixed | packed.expand()
+            del arrays["_node_depth"]
+            whole: Self = _build(cls, arrays, fields, container)
+            return whole
+        forest = cls.__new__(cls)
+        forest.__dict__ |= packed.fixed | {"_packed": packed}
+        forest._set_header(**fields, wrapper=unpack_members(container, {}, cls))
+        check_header(forest)
+        if forest.wrapper is not None:
+            forest.wrapper.check(forest)
+        forest._seal()
+        return forest
+
+
+def _front_of(container: Container, trusted: Collection[str]) -> Front | Combinations | None:
+    if "front" not in container.header:
+        return None
+    about = container.header["front"]
+    if isinstance(about, dict) and "combinations" in about:
+        return Combinations.from_container(container)
+    return Front.from_parts(about, container.array("front", np.uint8), trusted)
+
+
+def _build(build: Any, arrays: dict[str, NDArray[Any]], fields: dict[str, Any], container: Container) -> Any:
+    return build(**arrays, **fields, wrapper=unpack_members(container, arrays, build))
+
+
+_EXPANDED = (*NODE_ARRAYS, "value", "_node_depth")
+for _name in _EXPANDED:
+    setattr(StoredForest, _name, Expanded(_name))

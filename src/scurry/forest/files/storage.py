@@ -465,3 +465,14 @@ def unpack_values(packed: Any, fits: bool = True) -> NDArray[Any]:
         return array
     except (TypeError, ValueError, KeyError, OverflowError, AttributeError, SyntaxError) as error:
         raise FormatError(f"labels cannot be read: {error}") from error
+
+
+def id_bits(n_distinct: int) -> int:
+    """Return how many bits a number of one of so many entries takes.
+
+    Examples
+    --------
+    >>> [id_bits(n) for n in (1, 2, 3, 256, 257)]
+    [1, 1, 2, 8, 9]
+    """
+    return max(1, (max(n_distinct, 1) - 1).bit_length())

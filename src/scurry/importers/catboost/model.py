@@ -30,8 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scurry.errors import FormatError, InputError, UnsupportedModelError
-from scurry.forest import Forest
-from scurry.forest.structure import mean_of_leaves
+from scurry.forest import Forest, mean_of_leaves
 from scurry.importers.catboost.binary import read_document
 from scurry.importers.catboost.categories import CategorySets
 from scurry.importers.outputs import choose_output

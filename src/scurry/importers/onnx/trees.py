@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.errors import FormatError, UnsupportedModelError
+from scurry.forest import mean_of_leaves
 from scurry.forest.front import RawRows
-from scurry.forest.structure import mean_of_leaves
 from scurry.importers.onnx.ensemble import EQ, GT, GTE, LEAF, LEQ, LT, MEMBER, NEQ, Ensemble
 
 _MAX_COPIES = 2**22  # nodes that a model may have after shared children were copied

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.forest import Forest
+from scurry.forest import MISSING_NONE, MISSING_ZERO, Forest
 from scurry.forest.front import dense
-from scurry.forest.structure import MISSING_NONE, MISSING_ZERO
 from scurry.importers.pipelines.cells import Cells, Source, find_cells
 from scurry.importers.pipelines.pieces import Questions, Rewriter
 from scurry.importers.pipelines.probes import Keys, Probe, values_of

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.errors import InputError
-from scurry.forest import Forest, RawRows
-from scurry.forest.structure import NODE_ARRAYS
+from scurry.forest import NODE_ARRAYS, Forest, RawRows
 from scurry.importers.pipelines.cells import Cells, Column, Source, goes_left
 from scurry.importers.pipelines.probes import Keys, keys_of, values_of
 from scurry.importers.pipelines.traces import CannotFoldError

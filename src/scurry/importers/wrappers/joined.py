@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.errors import UnsupportedModelError
-from scurry.forest import Calibrated, Forest
-from scurry.forest.structure import ARRAYS, NODE_ARRAYS
+from scurry.forest import ARRAYS, NODE_ARRAYS, Calibrated, Forest
 
 FloatArray = NDArray[np.float64]
 

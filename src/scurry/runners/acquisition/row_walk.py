@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from scurry.checks import check_choice, check_number
 from scurry.costs import FeatureCosts
 from scurry.errors import InputError
-from scurry.forest import Forest
+from scurry.forest import CodedRows, Forest
 from scurry.forest.files.storage import digest
-from scurry.forest.tables import CodedRows
 from scurry.plan import Plan, Tally
 from scurry.runners import runner_of
 from scurry.runners.acquisition.ledger import RowBudget

@@ -35,8 +35,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from scurry.checks import RandomState, check_count, check_number, check_random_state
 from scurry.errors import InfeasibleError, InputError
-from scurry.stopping.scores.matrix import (
+from scurry.stopping.scores.rule import (
+    NEVER,
     FloatArray,
+    ScoreFit,
     check_costs,
     check_decisions,
     check_scores,
@@ -46,7 +48,6 @@ from scurry.stopping.scores.matrix import (
     resolve_order,
     round_to_grid,
 )
-from scurry.stopping.scores.rule import NEVER, ScoreFit
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

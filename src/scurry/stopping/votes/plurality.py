@@ -43,8 +43,7 @@ from scurry.stopping.stored_rule import StoredRule
 from scurry.stopping.votes.mixture import Column, Mixture, Prices, Program, find_cheapest_mixture
 from scurry.stopping.votes.policy import MAX_VOTERS, BoolArray, FloatArray, IntArray, check_weights, draw_policy
 from scurry.stopping.votes.rule import check_distribution
-from scurry.stopping.votes.solve import solve
-from scurry.stopping.votes.solvers import MAX_GAP, TOLERANCE, bound_rounding
+from scurry.stopping.votes.solve import MAX_GAP, TOLERANCE, bound_rounding, solve
 
 Counts = NDArray[np.int64]
 StopRows = list[BoolArray]  # where a policy stops, one array per number of votes seen

@@ -15,20 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry import _core
-from scurry.checks import Progress
 from scurry.errors import InputError
-from scurry.forest import Forest, score_step
-from scurry.plan import CellRule, Plan
+from scurry.forest import Forest
+from scurry.plan import Plan
 from scurry.promises import Certain, Certificate, ExitMeasurement
 from scurry.runners import runner_of
-from scurry.runners.cells import bound_leads, bound_sums
+from scurry.runners.cells import bound_leads, bound_sums, find_cells
 from scurry.runners.runner import NO_LIMIT
-from scurry.stopping.sample import Sums
+from scurry.stopping.guarantee import Sums
 from scurry.verbs.options import Calibration
 
-N_CELLS = 1024  # more save little, and groups of rows become too small to be fast
-_MAX_ROWS = 1 << 14  # that shape the router
 _METHOD = "bounds"
 
 
@@ -85,47 +81,3 @@ def _check_decision(forest: Forest) -> None:
             "Labels(…) instead",
             argument="promise",
         )
-
-
-def find_cells(
-    forest: Forest,
-    rows: NDArray[np.float64] | None = None,
-    *,
-    n_cells: int = N_CELLS,
-    progress: Progress | None = None,
-) -> CellRule:
-    """Return the rule of a router that makes the bounds of trees narrow where rows are.
-
-    Parameters
-    ----------
-    forest : Forest
-        Of two classes, whose trees are added up.
-    rows : array of shape (n_rows, n_features), optional
-        Rows like those to come. Without them, rows are drawn as the covers of nodes describe the training rows, and
-        where a forest has none, as if both children of a node were as probable.
-    n_cells : int, default 1024
-        The largest number of cells.
-    progress : callable, optional
-        Called as ``progress(n_cells_found, n_cells)``.
-
-    Returns
-    -------
-    CellRule
-    """
-    single = np.zeros(1, np.int32)
-    whole = CellRule.of_splits(forest, score_step(forest), single - 1, single - 1, single - 1)
-    if rows is None:
-        shaping = _core.draw_rows(forest.arrays, cover=forest.cover, n_rows=_MAX_ROWS, seed=0)
-    else:
-        chosen = np.linspace(0, len(rows) - 1, min(len(rows), _MAX_ROWS)).astype(np.intp)
-        # As the forest reads them: what float32 does not hold becomes infinite.
-        with np.errstate(over="ignore"):
-            shaping = np.asarray(rows)[chosen].astype(forest.input_dtype).astype(np.float64)
-    source, left, right = _core.find_router(
-        forest.arrays,
-        increments=whole.increments(forest),
-        rows=np.ascontiguousarray(shaping),
-        n_cells=n_cells,
-        progress=progress,
-    )
-    return CellRule.of_splits(forest, whole.step, source, left, right)

@@ -15,19 +15,16 @@ from numpy.typing import NDArray
 
 from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest
-from scurry.plan import Plan, TopKRule
+from scurry.plan import Plan
 from scurry.predictor import Predictor
-from scurry.promises import Outcomes, RankMeasurement, TopK
-from scurry.promises.ranks import find_places
+from scurry.promises import Outcomes, RankMeasurement, TopK, find_places
+from scurry.runners.rules import rank_plan
 from scurry.runners.runner import Run
-from scurry.stopping.guarantee import certified_rate, rate_p_value, rows_needed
-from scurry.stopping.sample import InMemory
-from scurry.stopping.sentinels.labels import near_decision
-from scurry.stopping.sentinels.lanes import SentinelFit, prefix_lanes
-from scurry.stopping.sentinels.leaves import RowLeaves
-from scurry.stopping.sentinels.prefix import even_sentinels, fit_prefix
+from scurry.stopping.guarantee import InMemory, certified_rate, rate_p_value, rows_needed
+from scurry.stopping.sentinels.lanes import SentinelFit, near_decision, prefix_lanes
+from scurry.stopping.sentinels.prefix import RowLeaves, even_sentinels, fit_prefix
 from scurry.verbs.options import Calibration, ExitOptions
-from scurry.verbs.planners.sentinels import can_refit, full_scores, leaves_of, score_values
+from scurry.verbs.planners.by_scores import can_refit, full_scores, leaves_of, score_values
 
 CAUTIONS = np.geomspace(8.0, 0.25, 121)
 _N_DIVIDING = 32
@@ -104,7 +101,7 @@ def plan_by_ranks(calibration: Calibration) -> Plan:
     fit, sigma = _fit(calibration, promise, fitting)
     best: tuple[float, Run, int] | None = None
     for caution in CAUTIONS:
-        run = Predictor(forest, _plan(fit, promise, caution * sigma)).run(testing.rows, groups=testing.query)
+        run = Predictor(forest, rank_plan(fit, promise, caution * sigma)).run(testing.rows, groups=testing.query)
         n_broken = testing.count_changed(promise, run.scores)
         if rate_p_value(n_broken, n_tests, promise.max_changed) > 1 - promise.confidence:
             if best is None:
@@ -127,7 +124,7 @@ def plan_by_ranks(calibration: Calibration) -> Plan:
         n_fit_rows=len(fitting.rows if calibration.fit_rows is None else calibration.fit_rows),
         measured=measured,
     )
-    return replace(_plan(fit, promise, caution * sigma), certificate=certificate)
+    return replace(rank_plan(fit, promise, caution * sigma), certificate=certificate)
 
 
 def _check_asked(forest: Forest, promise: TopK, calibration: Calibration) -> None:
@@ -210,20 +207,6 @@ def _near_the_last(fitting: Queries, k: int, full: FloatArray) -> FloatArray:
     dividing = np.quantile(last, (np.arange(_N_DIVIDING) + 0.5) / _N_DIVIDING)
     weights: FloatArray = np.mean([near_decision(full, score) for score in dividing], axis=0)
     return weights
-
-
-def _plan(fit: SentinelFit, promise: TopK, limits: FloatArray) -> Plan:
-    stop = TopKRule(
-        k=promise.k,
-        keep=promise.keep,
-        sentinels=fit.sentinels.astype(np.int32),
-        lanes=fit.lanes,
-        lane=fit.lane.astype(np.int32),
-        scale=fit.scale,
-        offset=fit.offset,
-        limits=np.ceil(limits / fit.scale),
-    )
-    return Plan(order=fit.order.astype(np.int32), stop=stop)
 
 
 def _infeasible(calibration: Calibration, promise: TopK, n_broken: int, n_tests: int) -> InfeasibleError:

@@ -22,21 +22,18 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import ValueMeasurement, Values
 from scurry.runners.rules import sentinel_plan
-from scurry.stopping.guarantee import certified_rate, certify_rates, rows_needed
-from scurry.stopping.sample import InMemory, Sums
-from scurry.stopping.sentinels.lanes import SentinelFit
-from scurry.stopping.sentinels.leaves import RowLeaves
-from scurry.stopping.sentinels.prefix import even_sentinels, fit_prefix, placed_sentinels
-from scurry.stopping.sentinels.values import CAUTIONS, ValueFamily, mean_family, prefix_family
+from scurry.stopping.guarantee import InMemory, Sums, certified_rate, certify_rates, rows_needed
+from scurry.stopping.sentinels.lanes import CAUTIONS, SentinelFit, ValueFamily, mean_family, prefix_family
+from scurry.stopping.sentinels.prefix import RowLeaves, even_sentinels, fit_prefix, placed_sentinels
 from scurry.verbs.options import Calibration, ExitOptions
-from scurry.verbs.planners.by_scores import split_to_fit
-from scurry.verbs.planners.sentinels import (
+from scurry.verbs.planners.by_scores import (
     can_refit,
     explain_speed,
     full_scores,
     leaves_of,
     link_of,
     score_values,
+    split_to_fit,
 )
 
 FloatArray = NDArray[np.float64]

@@ -24,9 +24,8 @@ from scurry.plan import Plan, SumRule
 from scurry.promises import Certificate, ExitMeasurement, Labels
 from scurry.runners.rules import majority_rule, plan_of, plurality_rule, strictest
 from scurry.stopping import PluralityRule, VotePolicy, VoteRule, fit_votes, solve, solve_plurality
-from scurry.stopping.guarantee import rows_needed
-from scurry.stopping.sample import InMemory, Sample, Sums
-from scurry.stopping.votes.order import OrderFit, count_choosing_rows, fit_majority_order, fit_plurality_order
+from scurry.stopping.guarantee import InMemory, Sample, Sums, rows_needed
+from scurry.stopping.votes.fit import OrderFit, count_choosing_rows, fit_majority_order, fit_plurality_order
 from scurry.stopping.votes.policy import outcomes
 from scurry.verbs.options import VOTE_METHODS, Calibration, ExitOptions, check_classifier
 
