@@ -6,7 +6,7 @@ draw is broken if its plan promises that at most α of new rows change, and more
 nothing. No more than 5 % may be broken, beside the scatter of so many draws.
 
 Then models are trained again and again, and rows that did not train them are shown: how often are they taken for
-training rows? Half of these draws divide rows by label in equal parts, as stratified splits do.
+training rows? A quarter of these rows are the other half of a stratified split.
 
     python benchmarks/misuse.py --draws 200
 """
@@ -39,7 +39,8 @@ from scurry.verbs.options import describe_training
 
 ALPHA = 0.01
 N_POOL = 20_000
-FIRST_DRAWS = 20
+FIRST_DRAWS = 10
+N_NEW = (1500, 300, 1000, 4000)  # rows that did not train a model
 
 
 class Outcome(NamedTuple):
@@ -220,12 +221,12 @@ def count_false_alarms(kind: str, seeds: Iterable[int]) -> tuple[int, int]:
     n_alarms = n_tried = 0
     for seed in seeds:
         rng = np.random.default_rng([12, seed])
-        n_train, n_new = (int(n_rows) for n_rows in rng.choice([300, 1000, 1500], 2))
-        X, y = noisy_rows(rng, n_train + n_new)
-        parts = train_test_split(X, y, test_size=n_new, random_state=seed, stratify=y if seed % 2 else None)
-        model = scurry.from_model(KINDS[kind](seed).fit(parts[0], parts[2]))
-        n_alarms += bool(describe_training(model, InMemory(parts[1]), parts[3]))
-        n_tried += 1
+        X, y = noisy_rows(rng, 2 * int(rng.choice(N_NEW)))
+        X_train, X_split, y_train, y_split = train_test_split(X, y, test_size=0.5, random_state=seed, stratify=y)
+        forest = scurry.from_model(KINDS[kind](seed).fit(X_train, y_train))
+        for rows, labels in [(X_split, y_split), *(noisy_rows(rng, n_rows) for n_rows in N_NEW[1:])]:
+            n_alarms += bool(describe_training(forest, InMemory(rows), labels))
+            n_tried += 1
     return n_alarms, n_tried
 
 
@@ -261,17 +262,25 @@ def main() -> None:
     kept = json.loads(path.read_text(encoding="utf-8")) if arguments.only else {}
     kept |= {"alpha": ALPHA, "confidence": 0.95, "commit": commit()}
     cases, alarms = kept.setdefault("cases", {}), kept.setdefault("false_alarms", {})
+
+    def keep() -> None:
+        path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
     for case in filter(lambda case: arguments.only in case, CASES):
+        by_training = case.startswith("rows that trained")
+        if by_training and case.endswith("0.5 %") and not cases[case.replace("0.5 %", "1 %")]["stated"]:
+            continue  # what is noticed does not depend on the promise
         found = tally(case, range(min(arguments.draws, FIRST_DRAWS)))
-        if found.stated or not case.startswith("rows that trained"):  # where nothing is promised, nothing breaks
+        if found.stated or not by_training:  # where nothing is promised, nothing breaks
             found = tally(case, range(arguments.draws))
         result = cases[case] = found._asdict()
         print(f"{case:<60}", *(f"{name} {value}" for name, value in result.items()), sep="  ", flush=True)
+        keep()
     for kind in filter(lambda kind: arguments.only in f"rows that trained {kind}", KINDS):
-        counted = count_false_alarms(kind, range(arguments.draws))
+        counted = count_false_alarms(kind, range(arguments.draws // len(N_NEW)))
         alarms[kind] = dict(zip(("alarms", "tried"), counted, strict=True))
         print(f"{kind:<60}  {counted[0]} false alarms of {counted[1]}", flush=True)
-    path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        keep()
 
 
 if __name__ == "__main__":

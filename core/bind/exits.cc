@@ -141,7 +141,7 @@ SentinelExit make_sentinel_exit(const ForestArrays& forest, const Array<std::int
                                 const Array<std::int32_t>& sentinels, const Array<std::int32_t>& lane,
                                 const Array<double>& scale, const Array<double>& offset, const Array<double>& square,
                                 const Array<std::uint32_t>& edge_offset, const Array<std::int32_t>& edges,
-                                const Array<double>& limits) {
+                                const Array<double>& limits, const SharedTrees& shared) {
   const std::size_t n = sentinels.size();
   const std::span<const std::int32_t> adds{lanes.data(), lanes.size()};
   if (lanes.shape(0) != forest.view.n_nodes()) throw std::invalid_argument("lanes are needed for every node");
@@ -167,7 +167,7 @@ SentinelExit make_sentinel_exit(const ForestArrays& forest, const Array<std::int
                      {edge, edge + n_edges},
                      {limit, limit + n_edges + 1}});
   }
-  return SentinelExit(forest.view, vector_of(classes), span_of(order), adds, spread_lane, std::move(tests));
+  return SentinelExit(forest.view, vector_of(classes), span_of(order), adds, spread_lane, std::move(tests), shared);
 }
 
 void bind_early_exit(nb::module_& m) {
@@ -286,13 +286,17 @@ void bind_sentinel_exit(nb::module_& m) {
              const Array<std::int32_t>& order, const IntMatrix& lanes, std::int32_t spread_lane,
              const Array<std::int32_t>& sentinels, const Array<std::int32_t>& lane, const Array<double>& scale,
              const Array<double>& offset, const Array<double>& square, const Array<std::uint32_t>& edge_offset,
-             const Array<std::int32_t>& edges, const Array<double>& limits) {
+             const Array<std::int32_t>& edges, const Array<double>& limits, const Engine* engine,
+             const std::optional<Array<std::int32_t>>& value_of_node) {
+            SharedTrees shared;
+            if (engine != nullptr && value_of_node) shared = {engine, span_of(*value_of_node)};
             nb::gil_scoped_release release;
             new (self) SentinelExit(make_sentinel_exit(forest, classes, order, lanes, spread_lane, sentinels, lane,
-                                                       scale, offset, square, edge_offset, edges, limits));
+                                                       scale, offset, square, edge_offset, edges, limits, shared));
           },
           "forest"_a, nb::kw_only(), "classes"_a, "order"_a, "lanes"_a, "spread_lane"_a, "sentinels"_a, "lane"_a,
-          "scale"_a, "offset"_a, "square"_a, "edge_offset"_a, "edges"_a, "limits"_a)
+          "scale"_a, "offset"_a, "square"_a, "edge_offset"_a, "edges"_a, "limits"_a, "engine"_a.none() = nb::none(),
+          "value_of_node"_a = nb::none(), nb::keep_alive<1, 15>())
       .def(
           "run",
           [](const SentinelExit& exit, const Rows& rows, std::size_t n_threads,
@@ -347,7 +351,8 @@ void bind_sentinel_exit(nb::module_& m) {
                 });
           },
           "answer"_a, nb::kw_only(), "labels"_a.none(), "float32"_a, "float64"_a, "otherwise"_a)
-      .def_prop_ro("bytes", &SentinelExit::bytes);
+      .def_prop_ro("bytes", &SentinelExit::bytes)
+      .def_prop_ro("shared_bytes", &SentinelExit::shared_bytes);
 }
 
 }  // namespace

@@ -26,6 +26,14 @@
 
 namespace scurry {
 
+class Engine;
+
+// The trees of an engine, for others than it: every node of the forest has the number of one of its values.
+struct SharedTrees {
+  const Engine* engine = nullptr;  // null: there are none
+  std::span<const std::int32_t> value_of_node;  // read at leaves
+};
+
 class Engine {
  public:
   // With leaf_ids, payloads are indices of leaves in the forest, and only leaves() may be called.

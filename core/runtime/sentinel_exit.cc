@@ -93,7 +93,7 @@ struct SentinelExit::Buffers {
 
 SentinelExit::SentinelExit(const ForestView& forest, std::vector<std::int64_t> labels,
                            std::span<const std::int32_t> order, std::span<const std::int32_t> lanes,
-                           std::int32_t spread_lane, std::vector<Sentinel> sentinels)
+                           std::int32_t spread_lane, std::vector<Sentinel> sentinels, const SharedTrees& shared)
     : n_features_(forest.n_features),
       n_outputs_(forest.n_outputs()),
       are_leads_(n_outputs_ == 2 && forest.aggregation == Aggregation::kSum),
@@ -102,7 +102,7 @@ SentinelExit::SentinelExit(const ForestView& forest, std::vector<std::int64_t> l
       sentinels_(std::move(sentinels)),
       width_(sort_lanes(lanes.size() / forest.n_nodes())),
       values_(forest),
-      walker_(forest, make_leaves(forest, order, lanes)),
+      walker_(lower(forest, make_leaves(forest, order, lanes), order, lanes, shared)),
       answers_(forest, labels),
       estimate_answers_(without_mean(forest), std::move(labels)) {
   if (n_outputs_ > 2 || (n_outputs_ == 2 && forest.n_classes != 2)) {

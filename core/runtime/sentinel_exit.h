@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/answers.h"
+#include "runtime/engine.h"
 #include "runtime/node_values.h"
 #include "runtime/top_ranks.h"
 #include "runtime/walker.h"
@@ -42,9 +43,11 @@ struct SentinelOutcome {
 
 class SentinelExit {
  public:
-  // `lanes` is [n_nodes][n_lanes] and read at leaves. Two outputs are the scores of two classes.
+  // `lanes` is [n_nodes][n_lanes] and read at leaves. Two outputs are the scores of two classes. The trees of an engine
+  // are shared if leaves with the same value have the same lanes.
   SentinelExit(const ForestView& forest, std::vector<std::int64_t> labels, std::span<const std::int32_t> order,
-               std::span<const std::int32_t> lanes, std::int32_t spread_lane, std::vector<Sentinel> sentinels);
+               std::span<const std::int32_t> lanes, std::int32_t spread_lane, std::vector<Sentinel> sentinels,
+               const SharedTrees& shared = {});
 
   void run(const RowsView& rows, const SentinelOutcome& outcome, std::size_t n_threads) const;
   // Instead of the tests of single rows: documents leave when they cannot change the k best of their query any more, by
@@ -59,6 +62,7 @@ class SentinelExit {
     return walker_.bytes() + values_.bytes() + table_.size() * sizeof(std::int32_t) +
            (sliced_lanes_ ? sliced_lanes_->bytes() + sliced_sums_->bytes() : 0);
   }
+  std::size_t shared_bytes() const { return walker_.shared_bytes(); }
 
  private:
   // The trees between two sentinels. Payloads are numbers of leaves within a segment.
@@ -79,6 +83,8 @@ class SentinelExit {
   };
   struct Buffers;
 
+  Walker lower(const ForestView& forest, Leaves leaves, std::span<const std::int32_t> order,
+               std::span<const std::int32_t> lanes, const SharedTrees& shared);
   Leaves make_leaves(const ForestView& forest, std::span<const std::int32_t> order, std::span<const std::int32_t> lanes);
   std::size_t sort_lanes(std::size_t n_lanes);
   std::size_t rows_at_once() const;
@@ -122,6 +128,13 @@ class SentinelExit {
   std::vector<Step> plan_steps() const;
   std::vector<std::size_t> lanes_of(std::size_t first, std::size_t last) const;
   void cut_labels();
+  // The leaf that a sliced tree of the plan knows by a payload; any for payloads that no leaf of the tree has.
+  std::uint32_t leaf_of(std::size_t place, std::uint32_t payload) const {
+    const std::size_t segment = segment_of_tree_[place];
+    const std::size_t end = segment + 1 < segments_.size() ? segments_[segment + 1].first_leaf : value_of_leaf_.size();
+    const std::uint32_t leaf = walker_.own(payload);
+    return leaf < end - segments_[segment].first_leaf ? leaf : 0;
+  }
   // The payloads by which values_ knows the leaves of a segment, that of a tree of the plan.
   const std::uint32_t* values_of(std::size_t place) const {
     return value_of_leaf_.data() + segments_[segment_of_tree_[place]].first_leaf;

@@ -11,7 +11,7 @@ namespace scurry {
 void SentinelExit::slice_lanes() {
   sliced_sums_ = SlicedSums::make(
       *walker_.sliced(), walker_.trees(), values_,
-      [&](std::size_t tree, std::uint32_t payload) { return values_of(place_of_tree_[tree])[payload]; });
+      [&, &at = place_of_tree_](auto tree, auto payload) { return values_of(at[tree])[leaf_of(at[tree], payload)]; });
   steps_ = plan_steps();
   SlicedLanes sliced;
   std::vector<std::size_t> lanes;
@@ -24,8 +24,9 @@ void SentinelExit::slice_lanes() {
     }
     const std::span<const Tree> trees(plan_.data() + step.first_tree, step.n_trees);
     const auto lane_of = [&](std::size_t tree, std::uint32_t payload, std::size_t lane) {
-      const Segment& segment = segments_[segment_of_tree_[step.first_tree + tree]];
-      return table_[segment.first_lane + payload * segment.width + lanes[lane]];
+      const std::size_t place = step.first_tree + tree;
+      const Segment& segment = segments_[segment_of_tree_[place]];
+      return table_[segment.first_lane + leaf_of(place, payload) * segment.width + lanes[lane]];
     };
     if (!sliced.append(*walker_.sliced(), trees, step.n_lanes, lane_of)) sliced_sums_.reset();
   }

@@ -49,6 +49,8 @@ class Walker {
   std::size_t bytes() const;
   std::size_t shared_bytes() const { return is_shared() ? bytes_of_lowered() : 0; }
   bool is_shared() const { return is_shared_; }
+  // The payload of the leaves that have another one in the trees that are shared.
+  std::uint32_t own(std::uint32_t payload) const { return payload_of_.empty() ? payload : payload_of_[payload & mask_]; }
   // Calls visit(payload) for the leaves of a tree, some of them several times.
   template <class Visit>
   void for_each_leaf(const Tree& tree, Visit visit) const;
@@ -134,7 +136,6 @@ class Walker {
   void look_up(std::size_t n, std::uint32_t* payload) const {
     if (!payload_of_.empty()) kernels().sums.look_up(payload_of_.data(), mask_, n, payload);
   }
-  std::uint32_t own(std::uint32_t payload) const { return payload_of_.empty() ? payload : payload_of_[payload & mask_]; }
   // By leaf of symmetric or sliced trees; null: as these have them.
   const std::uint32_t* of_leaf() const { return payload_of_leaf_.empty() ? nullptr : payload_of_leaf_.data(); }
   // What the ranks of rows are made by, if trees are evaluated with ranks.

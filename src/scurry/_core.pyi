@@ -334,6 +334,8 @@ class SentinelExit:
         edge_offset: NDArray[np.uint32],
         edges: NDArray[np.int32],
         limits: NDArray[np.float64],
+        engine: Engine | None = None,
+        value_of_node: NDArray[np.int32] | None = None,
     ) -> None: ...
     def run(
         self,
@@ -367,6 +369,8 @@ class SentinelExit:
     ) -> Callable[[Any], Any]: ...
     @property
     def bytes(self) -> int: ...
+    @property
+    def shared_bytes(self) -> int: ...
 
 class ScoreMap:
     def __init__(

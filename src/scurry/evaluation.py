@@ -223,12 +223,15 @@ class ScoreQuality:
         Area under the ROC curve; with more than two classes, the mean over classes, each against the rest.
     full_log_loss, fast_log_loss : float
         Mean of minus the logarithm of the probability of the true class.
+    n_scored : int
+        The number of rows.
     """
 
     full_auc: float
     fast_auc: float
     full_log_loss: float
     fast_log_loss: float
+    n_scored: int
 
     @classmethod
     def of(cls, full: NDArray[np.float64], fast: NDArray[np.float64], codes: NDArray[np.int32]) -> Self:
@@ -238,6 +241,7 @@ class ScoreQuality:
             fast_auc=_auc(fast, codes),
             full_log_loss=_log_loss(full, codes),
             fast_log_loss=_log_loss(fast, codes),
+            n_scored=len(codes),
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import ROUND_CEILING, Context
 
 
 def format_number(value: float) -> str:
@@ -85,6 +84,8 @@ def round_up(value: float, digits: int) -> float:
     >>> round_up(42.58651, 6), round_up(0.00463, 2), round_up(40.0, 2)
     (42.5866, 0.0047, 40.0)
     """
+    from decimal import ROUND_CEILING, Context  # few need it, and it takes long
+
     return float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(value))
 
 

@@ -578,7 +578,7 @@ class Summary:
         about = {"method": plan.method} if plan.certificate is None else plan.certificate.lines()
         front = {} if forest.front is None else {"front": forest.front.describe()}
         wrapper = {} if forest.wrapper is None else {"wrapper": forest.wrapper.describe()}
-        self.lines = {"forest": repr(forest)} | front | wrapper | about
+        self.lines = {"forest": repr(forest)} | front | wrapper | about | plan.describe_saving(forest)
 
     def __str__(self) -> str:
         return align(self.lines)

@@ -37,6 +37,7 @@ def test_inspect_json(run, model):
         "comparison": "<=",
         "input_dtype": "float32",
         "array_bytes": expected_arrays,
+        "engine_stored": False,
         "digest": forest.digest,
     }
 
@@ -56,6 +57,13 @@ def test_inspect_for_people(run, model):
         forest.digest,
     ):
         assert part in output
+
+
+def test_inspect_tells_whether_the_engine_is_in_the_file(run, model, tmp_path):
+    forest, path = model
+    assert "made when first needed" in " ".join(run("inspect", str(path)).split())
+    forest.save(tmp_path / "engine.scurry", engine=True)
+    assert "stored in the file" in " ".join(run("inspect", str(tmp_path / "engine.scurry")).split())
 
 
 def test_inspect_fits_80_columns_and_shows_names_literally(run, tmp_path):

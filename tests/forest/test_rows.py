@@ -114,6 +114,14 @@ def test_one_row(forest):
     for series in (pd.Series([60, 1.9, 1]), pd.Series([60, 1.9, "Paris"]), pl.Series([60.0, 1.9, 1.0])):
         assert forest.predict(series).tolist() == [15]
     assert forest.predict(pa.array([60.0, 1.9, 1.0])).tolist() == [15]
+    assert forest.predict([60, 1.9, "Paris"]).tolist() == [15]
+
+
+def test_lists_may_mix_texts_and_numbers(forest):
+    """numpy would make texts of all of them."""
+    rows = [list(row) for row in zip(AGE, HEIGHT, CITY, strict=True)]
+    assert forest.predict(rows).tolist() == EXPECTED
+    assert forest.predict(tuple(map(tuple, rows))).tolist() == EXPECTED
 
 
 @pytest.mark.parametrize(
@@ -124,7 +132,8 @@ def test_one_row(forest):
         (np.zeros((2, 3, 1)), "2 dimensions"),
         ([[1, 2, 3], [1, 2]], "rows of one length"),
         (np.zeros((2, 3), complex), "dtype complex128"),
-        (np.array([["a", "b", "c"]]), "dtype <U1; numbers are needed"),
+        (np.array([["a", "b", "c"]]), r"dtype <U1; numbers are needed .*pandas\.DataFrame\(X, columns="),
+        (pd.DataFrame(), "X has no columns; the model reads 3: 'age', 'height', 'city'"),
         (np.array([[1, "tall", 0]], object), "column 'height' is not numeric .for example 'tall'."),
         (
             pd.DataFrame({"age": [1], "size": [2], "city": [0]}),

@@ -9,14 +9,14 @@ import lightgbm
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
 import scurry
 from scurry import _core
 from scurry.plan import ExitRule
 from scurry.runners import exits as exit_run
-from scurry.runners import nodes
-from scurry.runners.nodes import nodes_of
+from scurry.runners import nodes, sentinels
+from scurry.runners.nodes import nodes_of, value_numbers
 
 
 @pytest.fixture(autouse=True)
@@ -118,3 +118,42 @@ def test_trees_that_are_much_smaller_by_votes_are_copied_once(rows):
     rule = several[0]._runner.rule
     copies = [nodes_of(forest, partial(rule.increments_of, forest), partial(rule.increments, forest)) for _ in range(2)]
     assert copies[0] is copies[1]
+
+
+@pytest.mark.parametrize("num_leaves", [15, 200])
+def test_sentinels_share_the_nodes_of_boosted_trees(rows, num_leaves):
+    X, _ = rows
+    y = X[:, 0] * 3 + np.sin(5 * X[:, 1]) + X[:, 2] * X[:, 3]
+    model = lightgbm.LGBMRegressor(n_estimators=30, num_leaves=num_leaves, min_child_samples=2, verbose=-1, n_jobs=1)
+    forest = scurry.from_model(model.fit(X[:900], y[:900]))
+    assert forest.engine.loop == ("sliced" if num_leaves < 64 else "walked")
+    predictor = scurry.early_exit(forest, X[900:], promise=scurry.promises.Values(1.5), random_state=0)
+    assert_sentinels_answer_as_with_nodes_of_their_own(predictor, X)
+    assert predictor._runner._native.shared_bytes == forest.engine.node_bytes
+
+
+def test_sentinels_of_leaves_with_one_value_and_several_corrections_have_their_own(rows):
+    X, _ = rows
+    forest = scurry.from_model(RandomForestRegressor(20, random_state=0).fit(X[:900], np.rint(X[:900, 0] * 3)))
+    predictor = scurry.early_exit(forest, X[900:], promise=scurry.promises.Values(3.0), random_state=0)
+    assert predictor._runner._native.shared_bytes == 0
+    assert_sentinels_answer_as_with_nodes_of_their_own(predictor, X)
+
+
+def assert_sentinels_answer_as_with_nodes_of_their_own(predictor, X):
+    runner = predictor._runner
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sentinels, "value_numbers", lambda _: None)
+        own = sentinels.SentinelRunner(predictor.forest, runner.order, runner.rule)
+    assert own._native.shared_bytes == 0
+    expected, found = own.run(X, 1, None), predictor.run(X)
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    np.testing.assert_array_equal(found.trees, expected.trees)
+    for row in range(5):
+        assert predictor.predict(X[row : row + 1]) == expected.labels[row]
+
+
+def test_numbers_of_values(deep_forests):
+    for forest in deep_forests.values():
+        values, numbers = forest.engine_values, value_numbers(forest)
+        np.testing.assert_array_equal(values[numbers[forest.is_leaf]], forest.leaf_values()[forest.is_leaf])

@@ -5,6 +5,7 @@ Rows that a promise must not be tested on are noticed: those that fit, copies, g
 Rows that trained the model are noticed, whatever the kind of model; others are not taken for them.
 """
 
+import json
 import warnings
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pandas as pd
 import pytest
 from catboost import CatBoostClassifier
 from lightgbm import LGBMClassifier
+from scipy.stats import binom
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     GradientBoostingClassifier,
@@ -28,6 +30,8 @@ from scurry.stopping.guarantee import InMemory, hash_rows
 from scurry.verbs.options import describe_training, with_threshold
 from support.calibration_rows import two_classes
 from support.strategies import complete_forest
+
+STORED = Path(__file__).parents[2] / "benchmarks" / "results" / "misuse.json"
 
 
 @pytest.mark.parametrize(
@@ -118,7 +122,8 @@ def test_rows_of_one_class_say_which_are_missing(boosted, method):
         InputError, match=rf"answers 1 to all {n_fit} rows that fit the rule.*Add rows that it answers 0"
     ):
         scurry.early_exit(boosted, ones, method=method)
-    with pytest.raises(InputError, match=rf"answers 1 to all {len(ones)} rows"):
+    shared = pytest.warns(UserWarning, match="are among those of X_fit too")
+    with shared, pytest.raises(InputError, match=rf"answers 1 to all {len(ones)} rows"):
         scurry.early_exit(boosted, X, X_fit=ones, method=method)
 
 
@@ -417,6 +422,10 @@ class TestTrainingRows:
         assert "as those rows did" in describe_training(forest, InMemory(X[:1500]), None)
         assert not describe_training(forest, InMemory(X[1500:]), None)
 
+    def test_a_model_that_learnt_its_rows_by_heart_raises_no_alarm(self, misuse):
+        """Derivatives of its few training rows vanish, so that sums in leaves tell fewer and fewer rows."""
+        assert misuse.count_false_alarms("XGBoost", (5, 7, 8, 9)) == (0, 16)
+
     @pytest.mark.parametrize("depth", [1, 2])
     def test_stratified_splits_are_no_sign(self, depth):
         """Equal shares of each class on both sides make the leaves of good stumps agree; each tree says the same."""
@@ -432,3 +441,27 @@ class TestTrainingRows:
         weight = np.random.default_rng(0).random(1000)
         model = RandomForestClassifier(11, max_depth=4, random_state=0).fit(X, y, weight)
         assert not describe_training(scurry.from_model(model), InMemory(X), y)
+
+
+class TestStoredDraws:
+    """`benchmarks/misuse.py`: known pools, 60 draws of each kind of model, or 10 where each was noticed."""
+
+    @pytest.fixture
+    def stored(self):
+        return json.loads(STORED.read_text(encoding="utf-8"))
+
+    def test_what_is_not_noticed_does_no_harm(self, stored):
+        cases = {name: case for name, case in stored["cases"].items() if name.startswith("rows that trained")}
+        kinds = [name for name in cases if name.endswith(" 1 %")]
+        assert len(kinds) >= 18
+        for name in kinds:
+            case = cases[name]
+            assert case["stated"] == 0 or cases[name.replace(" 1 %", " 0.5 %")]["draws"] >= 60, name
+        for name, case in cases.items():
+            assert case["stated"] + case["warned"] >= case["draws"] >= (60 if case["stated"] else 10), name
+            assert case["broken"] <= binom.ppf(0.99, case["draws"], 0.05), name
+
+    def test_other_rows_are_hardly_ever_taken_for_training_rows(self, stored):
+        alarms, tried = (sum(kind[name] for kind in stored["false_alarms"].values()) for name in ("alarms", "tried"))
+        assert tried >= 1000
+        assert alarms <= tried / 1000

@@ -164,6 +164,7 @@ def _list_facts(forest: Forest) -> dict[str, Any]:
         "input_dtype": forest.input_dtype,
         "array_bytes": forest.n_bytes,
         "engine_bytes": forest.engine.node_bytes + forest.engine.leaf_bytes + forest.engine.column_bytes,
+        "engine_stored": forest.engine_is_stored,
         "digest": forest.digest,
     }
 
@@ -183,6 +184,7 @@ def _describe(facts: dict[str, Any]) -> dict[str, str]:
         "split": f"left if {facts['input_dtype']}(x) {facts['comparison']} threshold; "
         f"{facts['n_categorical_splits']:,} categorical splits",
         "memory": f"arrays {format_bytes(facts['array_bytes'])}, engine {format_bytes(facts['engine_bytes'])} "
-        f"({facts['engine_bytes'] / facts['n_nodes']:.1f} bytes per node)",
+        f"({facts['engine_bytes'] / facts['n_nodes']:.1f} bytes per node), "
+        + ("stored in the file" if facts["engine_stored"] else "made when first needed"),
         "digest": facts["digest"],
     }

@@ -129,7 +129,7 @@ class Combinations:
         n = len(self.element_offset) - 1
         return (
             f"{self.n_outputs} columns are computed of every row first: statistics of {n} combinations of features, "
-            "which no single column tells"
+            "which no single column tells; that takes its time however few trees follow"
         )
 
     @property

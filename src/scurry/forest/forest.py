@@ -342,6 +342,11 @@ class Forest(StoredForest):
             return None  # what is not sound is not used
 
     @property
+    def engine_is_stored(self) -> bool:
+        """Whether the engine lies in the file that the forest was loaded from, see `save`."""
+        return isinstance(self.engine, _core.MappedEngine)
+
+    @property
     def engine_values(self) -> NDArray[np.float64] | None:
         """Distinct values of leaves, shape (n, n_columns), by which the engine knows them; None if it does not."""
         # XGBoost's leaves are their own values there, and trees that were cut are others.

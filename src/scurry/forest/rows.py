@@ -180,9 +180,14 @@ def _from_array(forest: ForestFields, X: Any) -> NDArray[Any]:
         raise InputError(f"X has {array.shape[1]} columns, the model was trained on {forest.n_given} features")
     if forest.raw_rows is not None:
         forest.raw_rows.refuse(array.dtype, "X")
+    if array.dtype.kind == "U" and isinstance(X, list | tuple) and forest.categories:
+        array = np.array(X, dtype=object).reshape(array.shape)  # numbers between texts stay numbers
     kind = array.dtype.kind
     if kind not in "fiub" and kind != "O" and not (kind == "U" and forest.encode_numbers):
-        raise InputError(f"X has dtype {array.dtype}; numbers are needed (encode text and dates first)")
+        raise InputError(
+            f"X has dtype {array.dtype}; numbers are needed (encode text and dates first, or pass columns of several "
+            "types as a table: pandas.DataFrame(X, columns=[…]))"
+        )
     if kind in "fiub" and not forest.encode_numbers:
         # Fields of packed records lie at any address, and the engine reads whole floats.
         return np.require(array, array.dtype if array.dtype in _FLOATS else forest.integer_dtype, "A")

@@ -5,7 +5,6 @@ In a table categories are looked up by value, numbers too. What could be a code 
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 import weakref
@@ -33,6 +32,7 @@ _DTYPES = {"e": np.dtype("f2"), "f": np.dtype("f4"), "g": np.dtype("f8"), "b": n
 }
 """Types of numbers by Arrow's names."""
 _CODES_INSTEAD = "Codes of categories belong into a numpy array"
+_NO_CODES = "This model takes values of categories, not codes: pass a table, or an array of dtype object"
 
 
 class CodedRows(np.ndarray[Any, np.dtype[Any]]):
@@ -367,6 +367,10 @@ class TableReader:
                     f"{before} there. Convert the column, or make another encoder"
                 )
 
+    @property
+    def _codes_instead(self) -> str:
+        return _NO_CODES if self._by_value else _CODES_INSTEAD
+
     def _check(self, failure: tuple[int, str, Any] | None) -> None:
         """Raise what is wrong with a column."""
         if failure is None:
@@ -378,11 +382,11 @@ class TableReader:
             example = int(example)
         messages = {
             "code or value": f"holds {example!r}, which is none of its categories {shown}, but may be the code of one. "
-            f"In tables categories are given by value; make null what the model does not know. {_CODES_INSTEAD}",
+            f"In tables categories are given by value; make null what the model does not know. {self._codes_instead}",
             "text of number": f"holds text (for example {example!r}), but its categories are numbers: {shown}. "
             "Convert the column to numbers",
             "number of text": f"holds numbers (for example {example!r}), but its categories are texts: {shown}. "
-            f"Convert the column to text. {_CODES_INSTEAD}",
+            f"Convert the column to text. {self._codes_instead}",
             "rounded": f"holds {example!r} as a float, to which several whole numbers are rounded; pass integers",
             "no list": "is categorical, but the model has no list of categories for it; pass its codes in a numpy "
             f"array, or the list: scurry.from_model(model, categories={{{name!r}: […]}})",
@@ -414,6 +418,8 @@ def match_columns(feature_names: tuple[str, ...] | None, n_features: int, column
     absent = [name for name in feature_names if name not in position]
     if absent:
         shown = ", ".join(map(repr, absent[:10])) + (", …" if len(absent) > 10 else "")
+        if not names:
+            raise InputError(f"X has no columns; the model reads {len(feature_names)}: {shown}", argument="X")
         raise InputError(
             f"X lacks {len(absent)} of the model's columns: {shown}; it has {', '.join(names[:10])}. "
             + _suggest(absent, names)
@@ -423,6 +429,8 @@ def match_columns(feature_names: tuple[str, ...] | None, n_features: int, column
 
 def _suggest(absent: list[str], names: list[str]) -> str:
     """Return advice on missing columns: rename those with nearly the same name, or add them."""
+    import difflib  # only errors need it, and it takes long
+
     lower = {name.lower(): name for name in names}
     close = {wanted: difflib.get_close_matches(wanted.lower(), lower, n=1, cutoff=0.75) for wanted in absent[:10]}
     pairs = [f"{lower[near[0]]!r} to {wanted!r}" for wanted, near in close.items() if near]

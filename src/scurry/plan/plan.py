@@ -695,6 +695,9 @@ def readout_weights(forest: Forest, readout: str) -> NDArray[np.float64]:
     return np.where(forest.is_leaf, 1.0, ((forest.node_depth + 1) / height) ** 2)
 
 
+_LITTLE_SAVED = 0.85  # of all trees: rules and estimates take about what the others of a row would
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ScoreMap:
     """How the full model's score is estimated for a row that stopped early.
@@ -808,6 +811,16 @@ class Plan:
     def method(self) -> str:
         """The name of the method that made the plan."""
         return "full" if self.certificate is None else self.certificate.method
+
+    def describe_saving(self, forest: Forest) -> dict[str, str]:
+        """Return a line of a summary that says so where rows evaluate nearly all trees; else nothing."""
+        trees = None if self.certificate is None else getattr(self.certificate.measured, "mean_trees", None)
+        if trees is None or not self.exits_early or trees < _LITTLE_SAVED * forest.n_trees:
+            return {}
+        return {
+            "little is saved": "stopping takes time too, so all trees (Predictor.full(forest)) may be as fast, and "
+            "their answers are the model's own; a promise of more saves more"
+        }
 
     def check(self, forest: Forest) -> None:
         """Raise an error unless this plan can run `forest`."""

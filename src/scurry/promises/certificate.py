@@ -42,6 +42,8 @@ class ExitMeasurement:
     full_auc, fast_auc, full_log_loss, fast_log_loss : float or None
         How good probabilities are, of the full model and of the plan: AUC (with more than two classes, the mean of
         each against the rest) and log-loss. Measured where labels were given, with a score map fitted to other rows.
+    n_scored : int or None
+        The calibration rows on which probabilities were measured.
     """
 
     changed: float
@@ -52,6 +54,7 @@ class ExitMeasurement:
     fast_auc: float | None = None
     full_log_loss: float | None = None
     fast_log_loss: float | None = None
+    n_scored: int | None = None
 
     TAG: ClassVar[str] = "exit"
 
@@ -89,6 +92,8 @@ class ValueMeasurement:
         Root mean squared error of the full model and of the plan, where a regressor's targets were given.
     full_auc, fast_auc, full_log_loss, fast_log_loss : float or None
         How good probabilities are, where a classifier's labels were given.
+    n_scored : int or None
+        The calibration rows on which probabilities were measured.
     """
 
     beyond: float
@@ -102,6 +107,7 @@ class ValueMeasurement:
     fast_auc: float | None = None
     full_log_loss: float | None = None
     fast_log_loss: float | None = None
+    n_scored: int | None = None
 
     TAG: ClassVar[str] = "values"
 
@@ -423,10 +429,11 @@ def _warn_of(single_label: str) -> str:
 
 def _describe_scores(measured: ExitMeasurement | ValueMeasurement) -> dict[str, str]:
     lines: dict[str, str] = {}
+    rows = "" if measured.n_scored is None else f", on {measured.n_scored:,} of the calibration rows"
     if measured.fast_auc is not None and measured.full_auc is not None:
-        lines["AUC"] = f"{measured.fast_auc:.4f}, full model {measured.full_auc:.4f}"
+        lines["AUC"] = f"{measured.fast_auc:.4f}, full model {measured.full_auc:.4f}{rows}"
     if measured.fast_log_loss is not None and measured.full_log_loss is not None:
-        lines["log-loss"] = f"{measured.fast_log_loss:.4f}, full model {measured.full_log_loss:.4f}"
+        lines["log-loss"] = f"{measured.fast_log_loss:.4f}, full model {measured.full_log_loss:.4f}{rows}"
     return lines
 
 

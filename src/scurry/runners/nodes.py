@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from threading import Lock
 from weakref import WeakValueDictionary
@@ -41,6 +40,8 @@ def nodes_of(forest: Forest, of_values: OfValues, of_nodes: Callable[[], NDArray
         shared = _core.Nodes(forest.engine, of_values(values))
         if not shared.should_merge:
             return shared
+    import hashlib  # most forests need no copy, and it takes long
+
     integers = np.where(forest.is_leaf, of_nodes(), 0).astype(np.int32)
     key = hashlib.sha256(integers.data).digest()
     with _LOWERING:
@@ -70,3 +71,15 @@ def shared_vectors(forest: Forest, of_values: OfValues) -> NDArray[np.int32] | N
     integers = np.ascontiguousarray(of_values(values))
     numbers, _ = _core.distinct_rows(integers.view(np.uint8).reshape(len(integers), -1))
     return None if _core.Nodes(forest.engine, numbers.astype(np.int32)).should_merge else integers
+
+
+def value_numbers(forest: Forest) -> NDArray[np.int32] | None:
+    """Return by which number the engine knows the value of each node; read at leaves. None if it knows none."""
+    values = forest.engine_values
+    if values is None:
+        return None
+    of_nodes = np.where(forest.is_leaf[:, None], forest.leaf_values(), values[:1])
+    rows = np.ascontiguousarray(np.concatenate([values, of_nodes]))
+    numbers, _ = _core.distinct_rows(rows.view(np.uint8).reshape(len(rows), -1))  # by first occurrence
+    found = numbers[len(values) :].astype(np.int32)
+    return found if found.max() < len(values) else None

@@ -14,6 +14,7 @@ from scurry.forest import Forest, RowCall
 from scurry.plan import Plan, SentinelRule, TopKRule
 from scurry.plan.whole_rows import NO_LANE
 from scurry.runners.exits import count_tests_in_order
+from scurry.runners.nodes import value_numbers
 from scurry.runners.runner import COMPLETE, DECIDED, Budget, Run, make_runner
 
 
@@ -170,6 +171,8 @@ def _lower(forest: Forest, order: NDArray[np.int32], rule: SentinelRule | TopKRu
         scale=rule.scale,
         offset=rule.offset,
         limits=rule.limits,
+        engine=forest.engine,
+        value_of_node=value_numbers(forest),
         **tests,
     )
     forest.release()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,10 @@ from scurry import _core
 from scurry.errors import InputError
 from scurry.forest import Forest, RowCall
 from scurry.plan import Plan, StepRule
-from scurry.promises import Certificate
 from scurry.runners.runner import AbortFlag, Budget, Run, make_runner
+
+if TYPE_CHECKING:  # loading and predicting mostly do without, and it takes long
+    from scurry.promises import Certificate
 
 _REASON_CODES = np.array([0, 2, 3, 4], np.uint8)  # positions of the core's reasons in STOP_REASONS
 _PLAIN = StepRule()

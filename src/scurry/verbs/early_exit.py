@@ -183,7 +183,7 @@ def early_exit(
 def calibrate(calibration: Calibration) -> Predictor:
     """Return the predictor that a calibration asks for, wherever its rows lie."""
     if isinstance(calibration.promise, TopK):
-        calibration = replace(calibration, forest=ranked_by_score(calibration.forest))
+        return _rank(calibration)
     if isinstance(calibration.promise, Values):
         calibration = replace(calibration, forest=summed(calibration.forest))
     planner = _PLANNERS.get(type(calibration.promise))
@@ -193,6 +193,17 @@ def calibrate(calibration: Calibration) -> Predictor:
             instead = "; what features cost is promised by scurry.prune(model, X, y, feature_costs=…).at(promise=…)"
         raise InputError(f"early_exit cannot promise {calibration.promise!r}{instead}", argument="promise")
     return Predictor(calibration.forest, with_score_map(calibration, planner(calibration)))
+
+
+def _rank(calibration: Calibration) -> Predictor:
+    """Return the predictor for the best rows of queries; of a classifier, it says what rows are ranked by."""
+    classes = calibration.forest.classes
+    calibration = replace(calibration, forest=ranked_by_score(calibration.forest))
+    plan = plan_by_ranks(calibration)
+    if classes is not None and plan.certificate is not None:
+        said = f"Rows are ranked by the score of class {classes[-1:].tolist()[0]!r}; answers are scores, not classes."
+        plan = replace(plan, certificate=replace(plan.certificate, note=f"{plan.certificate.note} {said}".strip()))
+    return Predictor(calibration.forest, plan)
 
 
 def _plan_labels(calibration: Calibration) -> Plan:
@@ -254,6 +265,5 @@ _PLANNERS: dict[type[Promise], Callable[[Calibration], Plan]] = {
     Recall: plan_by_class,
     Accuracy: plan_by_accuracy,
     Certain: plan_by_bounds,
-    TopK: plan_by_ranks,
     Values: plan_by_values,
 }

@@ -55,9 +55,15 @@ from scurry.stopping.scores.rule import PRESETS, check_costs
 # chance explained it (`benchmarks/misuse.py`). Counts by leaf and label are not used: where they part training rows
 # from others, no limit follows from chance.
 _TOO_CLOSE = 0.7
+# Counts made of sums of derivatives: training rows up to 0.36 (where each tree saw half of them). Others come as near
+# as 0.42 where the model learnt its few training rows by heart: the derivatives of those vanish, not those of others.
+# So the number of training rows must also be the same in all trees. Training rows deviate by up to 8 % (where each tree
+# saw half of 300 rows); others by 1 % with a scatter of 0.85 and more, or by 30 % and more.
+_TOO_CLOSE_BY_SUMS, _STEADY = 0.5, 0.15
 # Forests are modest: on other rows at least a tenth of the errors occurred that their probabilities announce.
 _TOO_RIGHT = 1 / 15
 _MIN_LEAVES, _MIN_ROWS = 6, 50  # equal counts in that many leaves have a chance of 1 in 100,000
+_MIN_COUNT = 0.5  # of rows in a leaf: fewer say nothing
 _PAIRS, _PAIRED_ROWS = 32, 4096  # of trees and rows that show how alike the trees divide rows
 
 
@@ -113,7 +119,8 @@ def _fills_leaves_like_training_rows(forest: Forest, sample: Sample) -> bool | N
         [agreement(counts[by_tree[tree]], cover[by_tree[tree]]) for tree in trees],
         _dependence_of_trees(forest, sample, trees),
     )
-    if mean.scatter < _TOO_CLOSE and mean.is_beyond_chance:
+    is_close = mean.scatter < _TOO_CLOSE if are_counts else mean.scatter < _TOO_CLOSE_BY_SUMS
+    if is_close and mean.is_beyond_chance and (are_counts or _tell_one_size(forest, counts, cover)):
         return True
     # Trees of a few leaves show little, but by chance the counts do not agree exactly.
     many = [at for at in by_tree if len(at) >= _MIN_LEAVES]
@@ -133,22 +140,30 @@ def _sums_hessians(forest: Forest) -> bool:
 
 
 def _count_by_hessians(forest: Forest, sample: Sample) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return how many rows fall into each node that is a leaf, and of the training rows as its sum of derivatives says.
+    """Return how many rows with equal derivatives would make sums that scatter as those in each leaf do.
 
-    The derivative of a row is known from the trees before. Within a leaf rows of training had the same mean of it as
-    these rows, but for chance; that makes the counts differ more, never less.
+    That is the square of the sum of their derivatives over the sum of the squares, for these rows. Of the training rows
+    only the sum is known, so that the quotient is taken of these: in a leaf it is the same, but for chance.
     """
-    counts, sums = sample.sums(partial(_sum_hessians, forest))
+    sums, squares = sample.sums(partial(_sum_hessians, forest))
     of_tree = np.repeat(np.arange(forest.n_trees), np.diff(forest.tree_offset))
-    in_tree = [np.bincount(of_tree, values, forest.n_trees)[of_tree] for values in (sums, counts)]
+    in_tree = [np.bincount(of_tree, values, forest.n_trees)[of_tree] for values in (sums, squares)]
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean = np.where(counts > 0, sums / counts, in_tree[0] / in_tree[1])
-        trained: NDArray[np.float64] = np.where(forest.is_leaf & (mean > 0), forest.cover / mean, 0.0)
-    return counts, trained
+        factor = np.where(squares > 0, sums / squares, in_tree[0] / in_tree[1])
+        counts = np.stack([sums, np.where(forest.is_leaf, forest.cover, 0.0)]) * np.where(factor > 0, factor, 0.0)
+    counts[:, ~(counts.sum(axis=0) >= _MIN_COUNT)] = 0.0
+    return counts[0], counts[1]
+
+
+def _tell_one_size(forest: Forest, counts: NDArray[Any], trained: NDArray[np.float64]) -> bool:
+    """Return whether all trees tell about the same number of training rows, as a multiple of the rows given."""
+    of_trees = [np.add.reduceat(values, forest.tree_offset[:-1]) for values in (trained, counts)]
+    sizes = of_trees[0][of_trees[1] > 0] / of_trees[1][of_trees[1] > 0]
+    return bool(sizes.std() <= _STEADY * sizes.mean())
 
 
 def _sum_hessians(forest: Forest, rows: NDArray[Any]) -> NDArray[Any]:
-    """Return the number of rows in each node that is a leaf, and their derivatives' sum; shape (2, n_nodes)."""
+    """Return the sum of derivatives of the rows in each node that is a leaf, and of squares; shape (2, n_nodes)."""
     leaves, n_nodes = forest.apply(rows), len(forest.left)
     is_binary = forest.link == "logistic"
     scores = np.tile(forest.base_score, (len(rows), 1))
@@ -161,8 +176,8 @@ def _sum_hessians(forest: Forest, rows: NDArray[Any]) -> NDArray[Any]:
         hessian = shares[:, output] * (1 - shares[:, output]) * (1 if is_binary else 2)
         part = slice(*forest.tree_offset[tree : tree + 2])
         at = leaves[:, tree] - part.start
-        found[0, part] = np.bincount(at, minlength=part.stop - part.start)
-        found[1, part] = np.bincount(at, hessian, part.stop - part.start)
+        for power in (1, 2):
+            found[power - 1, part] = np.bincount(at, hessian**power, part.stop - part.start)
         scores[:, output] += forest.value[leaves[:, tree], 0]
     return found
 

@@ -127,6 +127,7 @@ def test_classifiers_and_links_rank_by_their_scores(ranked):
     promise, target = TopK(5, 0.05), np.where(X[:2500, 0] + X[:2500, 1] > 0, "yes", "no")
     model = GradientBoostingClassifier(n_estimators=40, random_state=0).fit(X[:2500], target)
     fast = scurry.early_exit(model, X[2500:], groups=queries[2500:], promise=promise)
+    assert "ranked by the score of class 'yes'; answers are scores, not classes" in str(fast.summary())
     run, full = fast.run(X, groups=queries), model.decision_function(X)
     assert run.mean_trees < 0.8 * 40
     is_complete = run.complete

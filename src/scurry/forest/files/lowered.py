@@ -7,7 +7,6 @@ it uses as an index.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -82,5 +81,7 @@ def read_lowered(container: Container, fields: Mapping[str, Any], names: Iterabl
 
 def _digest(fields: Mapping[str, Any], checksums: Iterable[tuple[str, int]]) -> str:
     """Return the SHA-256 of what the engine was lowered from: fields, and checksums of arrays."""
+    import hashlib  # files without an engine need none, and it takes long
+
     text = json.dumps([dict(fields), sorted(checksums)], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

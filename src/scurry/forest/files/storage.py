@@ -8,7 +8,6 @@ is what a manifest would take in memory.
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
 import json
 import math
@@ -246,6 +245,8 @@ def checksum(array: NDArray[Any]) -> int:
 
 def digest(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
     """Return the SHA-256 of a header and arrays, as hex."""
+    import hashlib  # loading and predicting do without, and it takes long
+
     sha = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     for name, array in sorted(arrays.items()):
         sha.update(name.encode() + array.tobytes())

@@ -78,7 +78,8 @@ class CategorySets:
             example = ", ".join(f"{name!r}: table[{name!r}].unique()" for name in lacking)
             raise InputError(
                 f"the model keeps only hashes of the categories of {', '.join(map(repr, lacking))}; pass the values "
-                f"it was trained on: scurry.from_model(model, categories={{{example}}})",
+                f"it was trained on: scurry.from_model(model, categories={{{example}}}). Saved as .scurry, the forest "
+                "keeps them, and every command takes that file",
                 argument="categories",
             )
         for index, j in enumerate(self._column):

@@ -9,6 +9,7 @@ that cannot be certified.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -220,7 +221,7 @@ def _errors(forest: Forest, promise: Values, rule: SentinelFit, rows: NDArray[An
     return _differences(forest, promise, np.where(np.isnan(estimates), full, estimates), full)
 
 
-def _quality(calibration: Calibration, rule: SentinelFit) -> dict[str, float]:
+def _quality(calibration: Calibration, rule: SentinelFit) -> dict[str, Any]:
     """Return how good answers are, of the full model and of the rule, where targets or labels are known."""
     forest, y = calibration.forest, calibration.rows.y
     if y is None or not isinstance(calibration.sample, InMemory):
@@ -233,7 +234,7 @@ def _quality(calibration: Calibration, rule: SentinelFit) -> dict[str, float]:
     if len(np.unique(y)) < 2:
         return {}
     quality = score_quality(fast, rows, y)
-    return {name: getattr(quality, name) for name in ("full_auc", "fast_auc", "full_log_loss", "fast_log_loss")}
+    return asdict(quality)
 
 
 def _infeasible(calibration: Calibration, promise: Values, n_broken: int, n_rows: int) -> InfeasibleError:
