@@ -210,10 +210,10 @@ def speed_table(results: dict[str, dict[str, Any]]) -> str:
 
 
 AIMS_NOTE = """\
-What limits the misses: of digits, whose trees are small and whose 64 columns are many, ranking rows takes what slicing
-the top levels saves; covertype's 54 columns have the same effect. Stopping early has work beside the trees: reading
-rows, checking, moving those that stay. On a busy machine scikit-learn's own time varies: in an earlier run the ratios of
-letter and digits were 9.7, with an older loop, and 3.0."""
+What limits the misses: of digits, whose trees are small and whose 64 columns are many, ranking rows takes what
+slicing the top levels saves; covertype's 54 columns have the same effect. Stopping early has work beside the trees:
+reading rows, checking, moving those that stay. On a busy machine scikit-learn's own time varies: in an earlier run
+the ratios of letter and digits were 9.7, with an older loop, and 3.0."""
 
 
 def aims_table(results: dict[str, dict[str, Any]], before: dict[str, Any]) -> str:
