@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from scurry.forest import Forest
 from scurry.plan import Plan
 from scurry.runners import cells, sentinels, steps  # noqa: F401 - each registers its runners
-from scurry.runners.exits import ExitRunner, LeaderRunner
-from scurry.runners.partial import Stops
+from scurry.runners.exits import ExitRunner, LeaderRunner, Stops
 from scurry.runners.runner import Runner, make_runner
 
 __all__ = ["runner_of", "stops_of"]
