@@ -5,6 +5,8 @@
 Says for each pipeline how many times faster the folded forest answers one row and 20,000 rows, what that takes beside
 the forest alone, how long importing takes, and how many labels differ (which must be 0). The forest alone is the last
 step, imported by itself, on the matrix that the other steps make of the same rows: float64 too, without their time.
+"folded" gets what the pipeline gets: an array, or a table of pandas with columns of texts. The forest alone never sees
+a text, so that "folded, encoded rows" compares like with like: there the table was read before, as the matrix was made.
 Times are CPU times of one thread, the least of several rounds that take turns. Each call is made once just before it is
 timed, so that no task pays for the caches that another one emptied. Writes benchmarks/results/pipelines.json.
 """

@@ -18,6 +18,7 @@ import numpy as np
 import scurry
 from scurry.errors import ScurryError
 from scurry.promises import Certain, Labels, Values
+from scurry.serving.model import ServedModel
 
 TOP = Path(__file__).parents[1]
 GOLDEN = TOP / "tests" / "golden"
@@ -43,6 +44,12 @@ with, saved and loaded.
 {table}
 
 {reasons}
+
+Labels are the source's. So are the values of regressors and the scores before a link, to the last bit, of
+scikit-learn, XGBoost, LightGBM and CatBoost; treelite's and ONNX's pages state where theirs may differ. Probabilities
+are the source's to the last bit too, except where more than two classes are made probabilities by an exponential
+function, which differs between libraries: up to 2 units in the last place were seen for scikit-learn's boosted models
+(and 1 for its values by a logarithmic link), and 11 for CatBoost's.
 
 How to import each kind: [scikit-learn](how-to/scikit-learn.md), its [pipelines](how-to/pipelines.md) and
 [models around models](how-to/wrappers.md), [XGBoost](how-to/xgboost.md), [LightGBM](how-to/lightgbm.md),
@@ -130,6 +137,7 @@ def models() -> dict[str, Callable[[], tuple[Any, str]]]:
         "LGBMRanker": partial(fit, lgb.LGBMRanker(**light), "groups", group=[10] * 20),
         "CatBoostClassifier": lambda: fit(_catboost("CatBoostClassifier"), "two"),
         "CatBoostRegressor": lambda: fit(_catboost("CatBoostRegressor"), "values"),
+        "CatBoostClassifier, combinations": lambda: (_combinations(), "two"),
         "ONNX file, 2 classes": partial(file, "onnx/sklearn-forest-2.onnx", "two"),
         "ONNX file, 3 classes": partial(file, "onnx/lightgbm-3.onnx", "three"),
         "ONNX file, regressor": partial(file, "onnx/xgboost-regressor.onnx", "values"),
@@ -142,6 +150,16 @@ def _catboost(name: str) -> Any:
     import catboost
 
     return getattr(catboost, name)(iterations=8, depth=2, verbose=False, allow_writing_files=False, thread_count=1)
+
+
+def _combinations() -> scurry.Forest:
+    rows, names = _table()[["a", "word", "code"]], ["word", "code"]
+    several = {"one_hot_max_size": 2, "max_ctr_complexity": 2, "model_size_reg": 0, "cat_features": names}
+    model = _catboost("CatBoostClassifier").set_params(depth=3, learning_rate=0.3, random_seed=0, **several)
+    model.fit(rows[FIT], ((CODES[:, 3] + (X[:, 0] > 0)) % 2 == 0)[FIT].astype(int))
+    forest = scurry.from_model(model, categories={name: rows[name].unique() for name in names})
+    assert forest.front is not None  # else the row says nothing
+    return forest
 
 
 def rows_of(forest: scurry.Forest, target: str) -> Any:
@@ -186,6 +204,9 @@ def functions() -> dict[str, Callable[[scurry.Forest, np.ndarray, np.ndarray | N
     def to_onnx(forest: scurry.Forest, rows: np.ndarray, y: Any, folder: Path) -> Any:
         return scurry.export.to_onnx(forest, folder / "model.onnx")
 
+    def serve(forest: scurry.Forest, rows: np.ndarray, y: Any, folder: Path) -> Any:
+        return ServedModel(scurry.Predictor.full(forest))
+
     return {
         "`early_exit`": early_exit,
         "`Certain()`": certain,
@@ -194,6 +215,7 @@ def functions() -> dict[str, Callable[[scurry.Forest, np.ndarray, np.ndarray | N
         "`compress`": compress,
         "`to_c`": to_c,
         "`to_onnx`": to_onnx,
+        "`serve`": serve,
     }
 
 

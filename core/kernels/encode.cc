@@ -1,5 +1,6 @@
 // Encodes rows of floats and doubles as keys (runtime/columns.h), a vector of columns at a time.
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "kernels/isa.h"
@@ -155,8 +156,97 @@ Encoded encode(const FloatColumns& columns, const T* x, std::ptrdiff_t row_strid
   }
 }
 
+#if defined(__AVX512F__)
+
+// With masks, because GCC 12 takes the others for uses of a variable that was never set.
+constexpr __mmask8 kAll = 0xFF;
+
+inline __m256i splat(u32 x) { return _mm256_set1_epi32(static_cast<int>(x)); }
+
+// Whether filters hold these keys.
+inline __mmask8 are_held(__m256i keys, const u32* filters, __m256i first, __m256i shift, __mmask8 asked) {
+  const __m256i word = _mm256_add_epi32(first, _mm256_srlv_epi32(_mm256_mullo_epi32(keys, splat(kFilterWordFactor)), shift));
+  const __m256i held = _mm256_mmask_i32gather_epi32(_mm256_setzero_si256(), asked, word, filters, 4);
+  const __m256i mixed = _mm256_mullo_epi32(keys, splat(kFilterBitsFactor));
+  __m256i bits = _mm256_setzero_si256();
+  for (const u32 by : kFilterShifts) {
+    const __m256i at = _mm256_and_si256(_mm256_srlv_epi32(mixed, splat(by)), splat(31));
+    bits = _mm256_or_si256(bits, _mm256_sllv_epi32(splat(1), at));
+  }
+  return _mm256_mask_cmpeq_epi32_mask(asked, _mm256_and_si256(held, bits), bits);
+}
+
+std::size_t lower_inexact(const FloatColumns& columns, const u32* filters, const double* x, std::ptrdiff_t row_stride,
+                          std::size_t n, u32* keys, u32* places) {
+  const u32* feature = columns.feature.empty() ? nullptr : columns.feature.data();
+  const std::size_t n_columns = columns.n, stride = columns.stride;
+  std::size_t n_held = 0;
+  for (std::size_t c = 0; c < n_columns; c += kDoubleLanes) {
+    const auto present = static_cast<__mmask8>((1u << std::min(n_columns - c, kDoubleLanes)) - 1);
+    const __m256i first = _mm256_load_si256(reinterpret_cast<const __m256i*>(columns.first_filter.data() + c));
+    const __m256i shift = _mm256_load_si256(reinterpret_cast<const __m256i*>(columns.filter_shift.data() + c));
+    const __mmask8 filtered = _mm256_mask_cmplt_epu32_mask(present, shift, splat(32));
+    const double* from = x + (feature == nullptr ? c : 0);
+    u32* of_row = keys + c;
+    for (std::size_t row = 0; row < n; ++row, from += row_stride, of_row += stride) {
+      __m512d value;
+      if (feature == nullptr) {
+        value = _mm512_maskz_loadu_pd(filtered, from);
+      } else {
+        alignas(64) double gathered[kDoubleLanes] = {};
+        for (std::size_t lane = 0; lane < kDoubleLanes && c + lane < n_columns; ++lane) {
+          gathered[lane] = from[feature[c + lane]];
+        }
+        value = _mm512_maskz_load_pd(filtered, gathered);
+      }
+      const __m512d nearest = _mm512_maskz_cvtps_pd(kAll, _mm512_maskz_cvtpd_ps(kAll, value));
+      const __mmask8 inexact = _mm512_cmp_pd_mask(nearest, value, _CMP_NEQ_OQ);
+      if (inexact == 0) continue;
+      const __mmask8 above = _mm512_mask_cmp_pd_mask(inexact, nearest, value, _CMP_GT_OQ);
+      const __mmask8 zero = _mm512_mask_cmp_pd_mask(above, nearest, _mm512_setzero_pd(), _CMP_EQ_OQ);
+      __m256i key = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(of_row));
+      key = _mm256_mask_sub_epi32(key, above, key, splat(1));
+      key = _mm256_mask_sub_epi32(key, zero, key, splat(1));
+      _mm256_mask_storeu_epi32(of_row, inexact, key);
+      for (u32 held = are_held(key, filters, first, shift, inexact); held != 0; held &= held - 1) {
+        places[n_held++] = static_cast<u32>(row * stride + c) + static_cast<u32>(std::countr_zero(held));
+      }
+    }
+  }
+  return n_held;
+}
+
+#else
+
+std::size_t lower_inexact(const FloatColumns& columns, const u32* filters, const double* x, std::ptrdiff_t row_stride,
+                          std::size_t n, u32* keys, u32* places) {
+  const u32* feature = columns.feature.empty() ? nullptr : columns.feature.data();
+  const std::size_t stride = columns.stride;
+  std::size_t n_held = 0;
+  for (std::size_t c = 0; c < columns.n; ++c) {
+    const u32 shift = columns.filter_shift[c];
+    if (shift == 32) continue;
+    const u32* filter = filters + columns.first_filter[c];
+    const double* from = x + (feature == nullptr ? c : feature[c]);
+    u32* key = keys + c;
+    for (std::size_t row = 0; row < n; ++row, from += row_stride, key += stride) {
+      const double value = *from, nearest = static_cast<double>(static_cast<float>(value));
+      if (nearest == value || value != value) continue;
+      *key -= static_cast<u32>(nearest > value) << (nearest == 0.0);
+      u32 bits = 0;
+      for (const u32 by : kFilterShifts) bits |= 1u << ((*key * kFilterBitsFactor >> by) & 31);
+      if ((filter[*key * kFilterWordFactor >> shift] & bits) == bits) {
+        places[n_held++] = static_cast<u32>(row * stride + c);
+      }
+    }
+  }
+  return n_held;
+}
+
+#endif
+
 }  // namespace
 
-const EncodeKernels kEncodeKernels = {encode<float>, encode<double>};
+const EncodeKernels kEncodeKernels = {encode<float>, encode<double>, lower_inexact};
 
 }  // namespace scurry::SCURRY_ISA

@@ -43,6 +43,13 @@ constexpr u8 kRankBias = 0;
 constexpr u8 kRankBias = 0x80;
 #endif
 
+// What the bit of a test of ranks says.
+#if defined(__AVX512F__)
+constexpr bool kSaysLeft = false;
+#else
+constexpr bool kSaysLeft = true;  // a constant is compared with memory, which costs no load
+#endif
+
 extern const EncodeKernels kEncodeKernels;
 extern const RankKernels kRankKernels;
 extern const RivalKernels kRivalKernels;

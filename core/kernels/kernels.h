@@ -83,6 +83,10 @@ struct EncodeKernels {
                     std::uint32_t* keys);
   Encoded (*doubles)(const FloatColumns&, const double* x, std::ptrdiff_t row_stride, std::size_t n, std::size_t ahead,
                      std::uint32_t* keys);
+  // Makes the keys of inexact numbers, which are those of the nearest floats, those of the floats below. Writes the places
+  // in keys of those that a filter holds, and returns how many there are.
+  std::size_t (*lower_inexact)(const FloatColumns&, const std::uint32_t* filters, const double* x,
+                               std::ptrdiff_t row_stride, std::size_t n, std::uint32_t* keys, std::uint32_t* places);
 };
 
 // What the leaves of some trees add to a row's sums: the first `width` of them, 1, 2, 4, 8 or a multiple of kIntLanes.
@@ -171,7 +175,12 @@ struct RankColumn {
   std::uint32_t n_thresholds;  // sorted and padded to a power of two by keys above all
   RankKind kind;
   bool missing_left;  // kNanKey has rank 0
+  // The thresholds of one column of keys may become several columns of ranks, of which this is the first: their thresholds
+  // follow each other, kMaxThresholds in each but the last.
+  std::uint32_t n_parts = 1;
 };
+
+constexpr std::uint32_t kMaxThresholds = 255;  // so that a rank is a byte
 
 struct Ranking {
   std::span<const RankColumn> columns;
@@ -193,7 +202,17 @@ struct SymmetricTree {
   std::uint32_t first_leaf;  // of all trees; bit i of a leaf's number is the answer of test i
 };
 
-constexpr std::size_t kRowTrees = 16;  // in which a single row is tested together
+constexpr std::size_t kRowTests = 64;     // of a single row, made together
+constexpr std::size_t kMaxRowRanks = 64;  // columns whose ranks registers hold
+
+// Tests of a single row.
+struct RowTests {
+  alignas(64) std::uint8_t column[kRowTests], least[kRowTests];
+};
+
+constexpr std::size_t kLeafBits = 8;                          // of symmetric trees
+constexpr std::size_t kTestedTrees = kRowTests / kLeafBits;   // whose leaves are found together, for a single row
+constexpr std::size_t kRowTrees = 16;                         // in which a single row is tested together
 
 // A level of kRowTrees trees, for a single row.
 struct RowTest {
@@ -207,21 +226,25 @@ struct SymmetricKernels {
   // payload[tree] for one row over all trees; tests are [group of kRowTrees trees][level below depth].
   void (*walk_row)(const RowTest* tests, std::uint32_t depth, std::span<const SymmetricTree> trees,
                    const std::uint32_t* keys, const std::uint32_t* payload_of_leaf, std::uint32_t* payload);
+  // leaf[tree] for one row over groups of kTestedTrees trees, given its ranks in kMaxRowRanks columns. The tests of a tree
+  // are next to each other; those whose bits in `asked` are 0 count as no.
+  void (*leaves_of_row)(std::span<const RowTests> groups, const std::uint64_t* asked, const std::uint8_t* ranks,
+                        std::size_t n_columns, std::uint8_t* leaf);
   // sums[row] += the value of the leaf the row reaches in trees[0], then in trees[1], and so on; values are [leaf], or
-  // for each tree [word of a double][leaf], the leaves filled up to at least kChunk.
+  // for each tree [plane][leaf], the leaves filled up to at least kChunk.
   void (*add_doubles)(std::span<const SymmetricTree> trees, const RankTest* tests, const Ranks&, std::size_t n,
                       const double* values, double* sums);
   // The same for sums[row][width] and values [leaf][width], width being 8 or 16.
   void (*add_vectors)(std::span<const SymmetricTree> trees, const RankTest* tests, const Ranks&, std::size_t n,
                       const double* values, std::size_t width, double* sums);
-  bool leaves_are_words;  // what add_doubles wants
+  std::size_t max_row_ranks;        // columns that leaves_of_row looks up in registers, 0: it must not be called
+  const std::uint8_t* plane_bytes;  // by depth: the bytes of a double that add_doubles wants in one plane
 };
 
 constexpr std::size_t kSliceChunks = 8;  // chunks of rows that a slice has bits for
 constexpr std::size_t kMaxSlices = 128;
 constexpr std::size_t kMaxSlicedLeaves = 64;
 constexpr std::size_t kMaxPlanes = 6;  // bits of a leaf's number
-constexpr std::size_t kMaxRowRanks = 64;
 
 // Makes a slice of three others (runtime/sliced.h): the bits of `yes` where `chooser` has a one, else those of `no`.
 struct Select {
@@ -247,11 +270,6 @@ struct SlicedProgram {
   const Select* selects;
 };
 
-// All tests of a tree of up to kMaxPlanes levels, in the order of a complete binary heap.
-struct HeapTests {
-  alignas(64) std::uint8_t column[kMaxSlicedLeaves], least[kMaxSlicedLeaves];
-};
-
 struct SlicedKernels {
   // payload[row] of the leaf each row reaches, of kMaxSlicedLeaves; n is a multiple of kChunk.
   void (*walk)(const SlicedTree&, const SlicedProgram&, const Ranks&, std::size_t n,
@@ -262,8 +280,9 @@ struct SlicedKernels {
                      const float* values, float* sums);
   void (*add_doubles)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
                       const double* values, double* sums);
-  // payload[tree] for one row, given its ranks in kMaxRowRanks columns; payloads are [tree][kMaxSlicedLeaves].
-  void (*walk_row)(std::span<const HeapTests> trees, const std::uint8_t* ranks, std::size_t n_columns,
+  // payload[tree] for one row, given its ranks in kMaxRowRanks columns; payloads are [tree][kMaxSlicedLeaves]. The tests
+  // of a tree of up to kMaxPlanes levels are in the order of a complete binary heap.
+  void (*walk_row)(std::span<const RowTests> trees, const std::uint8_t* ranks, std::size_t n_columns,
                    const std::uint32_t* payloads, std::uint32_t* payload);
   std::size_t max_row_ranks;  // columns that walk_row looks up in registers, 0: it must not be called
   bool leaves_are_words;      // what add_floats and add_doubles want

@@ -30,36 +30,52 @@ void count_thresholds(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], u
 
 constexpr u32 kCoarse = 32, kFine = 8;
 
-// The same by halving: first among 31 of them, kept in two registers, then among those between two of these. Several
+constexpr std::size_t kKeyVectors = kChunk / kVectorLanes;
+
+inline __m512i splat(u32 x) { return _mm512_set1_epi32(static_cast<int>(x)); }
+
+inline __m512i gather(const u32* thresholds, __m512i at, u32 offset) {
+  at = _mm512_add_epi32(at, splat(offset));
+  return _mm512_mask_i32gather_epi32(at, 0xFFFF, at, thresholds, 4);
+}
+
+// Counts the thresholds below each key by halving, among 31 of them, `step` apart and kept in two registers. Several
 // vectors take each step together, as none depends on another.
-void search_thresholds(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], u8* ranks) {
-  constexpr std::size_t kVectors = kChunk / kVectorLanes;
-  const u32 step = std::max(std::bit_ceil(n + 1) / kCoarse, 1u);
-  const auto splat = [](u32 x) { return _mm512_set1_epi32(static_cast<int>(x)); };
-  const auto gather = [&](__m512i at, u32 offset) {
-    at = _mm512_add_epi32(at, splat(offset));
-    return _mm512_mask_i32gather_epi32(at, 0xFFFF, at, thresholds, 4);
-  };
-  const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-  const __m512i spread = _mm512_mullo_epi32(lanes, splat(step));
-  const __m512i low = gather(spread, step - 1), high = gather(spread, 17 * step - 1);
-  __m512i x[kVectors], rank[kVectors];
-  for (std::size_t v = 0; v < kVectors; ++v) {
-    x[v] = _mm512_load_si512(keys + v * kVectorLanes);
-    rank[v] = _mm512_setzero_si512();
-  }
-  const auto halve = [&](std::size_t v, u32 half, __m512i threshold) {
+struct CoarseRanks {
+  __m512i x[kKeyVectors], rank[kKeyVectors];
+
+  void halve(std::size_t v, u32 half, __m512i threshold) {
     rank[v] = _mm512_mask_add_epi32(rank[v], _mm512_cmpgt_epu32_mask(x[v], threshold), rank[v], splat(half));
-  };
-  for (u32 half = kCoarse / 2; half > 0; half /= 2) {
-    for (std::size_t v = 0; v < kVectors; ++v) {
-      halve(v, half, _mm512_permutex2var_epi32(low, _mm512_add_epi32(rank[v], splat(half - 1)), high));
+  }
+
+  CoarseRanks(const u32* thresholds, u32 step, const u32 (&keys)[kChunk]) {
+    const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i spread = _mm512_mullo_epi32(lanes, splat(step));
+    const __m512i low = gather(thresholds, spread, step - 1), high = gather(thresholds, spread, 17 * step - 1);
+    for (std::size_t v = 0; v < kKeyVectors; ++v) {
+      x[v] = _mm512_load_si512(keys + v * kVectorLanes);
+      rank[v] = _mm512_setzero_si512();
+    }
+    for (u32 half = kCoarse / 2; half > 0; half /= 2) {
+      for (std::size_t v = 0; v < kKeyVectors; ++v) {
+        halve(v, half, _mm512_permutex2var_epi32(low, _mm512_add_epi32(rank[v], splat(half - 1)), high));
+      }
     }
   }
+
+  void store(u32* to) const {
+    for (std::size_t v = 0; v < kKeyVectors; ++v) _mm512_store_si512(to + v * kVectorLanes, rank[v]);
+  }
+};
+
+// The same among all of them, then among those between two of these.
+void search_thresholds(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], u8* ranks) {
+  const u32 step = std::max(std::bit_ceil(n + 1) / kCoarse, 1u);
+  CoarseRanks found(thresholds, step, keys);
   if (step == kFine) {
     // Comparing with all of the last few takes less time than gathering three of them.
     alignas(64) u32 coarse[kChunk];
-    for (std::size_t v = 0; v < kVectors; ++v) _mm512_store_si512(coarse + v * kVectorLanes, rank[v]);
+    found.store(coarse);
     for (std::size_t row = 0; row < kChunk; ++row) {
       const __m256i those = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(thresholds + kFine * coarse[row]));
       const __mmask8 below = _mm256_cmplt_epu32_mask(those, _mm256_set1_epi32(static_cast<int>(keys[row])));
@@ -67,19 +83,36 @@ void search_thresholds(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], 
     }
     return;
   }
-  for (std::size_t v = 0; v < kVectors; ++v) rank[v] = _mm512_mullo_epi32(rank[v], splat(step));
+  auto& rank = found.rank;
+  for (std::size_t v = 0; v < kKeyVectors; ++v) rank[v] = _mm512_mullo_epi32(rank[v], splat(step));
   for (u32 half = step / 2; half > 0; half /= 2) {
-    for (std::size_t v = 0; v < kVectors; ++v) halve(v, half, gather(rank[v], half - 1));
+    for (std::size_t v = 0; v < kKeyVectors; ++v) found.halve(v, half, gather(thresholds, rank[v], half - 1));
   }
-  for (std::size_t v = 0; v < kVectors; ++v) {
+  for (std::size_t v = 0; v < kKeyVectors; ++v) {
     _mm_store_si128(reinterpret_cast<__m128i*>(ranks + v * kVectorLanes), _mm512_maskz_cvtepi32_epi8(0xFFFF, rank[v]));
+  }
+}
+
+// The same for more thresholds than a byte counts.
+void search_many(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], u32* ranks) {
+  const u32 step = std::bit_ceil(n + 1) / kCoarse;  // a multiple of the lanes
+  CoarseRanks(thresholds, step, keys).store(ranks);
+  for (std::size_t row = 0; row < kChunk; ++row) {
+    const u32* those = thresholds + step * ranks[row];
+    const __m512i key = splat(keys[row]);
+    u32 rank = step * ranks[row];
+    for (u32 i = 0; i < step; i += kVectorLanes) {
+      rank += static_cast<u32>(std::popcount(u32{_mm512_cmplt_epu32_mask(_mm512_loadu_si512(those + i), key)}));
+    }
+    ranks[row] = rank;
   }
 }
 
 #else
 
 // The same by halving; their number with padding is a power of two.
-void search_thresholds(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], u8* ranks) {
+template <class Rank>
+void search(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], Rank* ranks) {
   const u32 first_half = std::bit_ceil(n + 1) / 2;
   for (std::size_t row = 0; row < kChunk; row += kLanes) {
     u32 rank[kLanes] = {};
@@ -89,11 +122,33 @@ void search_thresholds(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], 
         rank[lane] += keys[row + lane] > thresholds[rank[lane] + half - 1] ? half : 0;
       }
     }
-    for (std::size_t lane = 0; lane < kLanes; ++lane) ranks[row + lane] = static_cast<u8>(rank[lane]);
+    for (std::size_t lane = 0; lane < kLanes; ++lane) ranks[row + lane] = static_cast<Rank>(rank[lane]);
   }
 }
 
+void search_thresholds(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], u8* ranks) {
+  search(thresholds, n, keys, ranks);
+}
+
+void search_many(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], u32* ranks) {
+  search(thresholds, n, keys, ranks);
+}
+
 #endif
+
+// The ranks of a column that is the first of several: one search, of which each column counts its own thresholds.
+void rank_parts(const u32* thresholds, const RankColumn* parts, const u32 (&keys)[kChunk], u8* ranks,
+                std::size_t stride) {
+  const u32 n_parts = parts->n_parts, last = (n_parts - 1) * kMaxThresholds;
+  alignas(64) u32 all[kChunk];
+  search_many(thresholds, last + parts[n_parts - 1].n_thresholds, keys, all);
+  for (u32 below = 0; below <= last; below += kMaxThresholds, ranks += stride) {
+    for (std::size_t row = 0; row < kChunk; ++row) {
+      const u32 rank = std::min(std::max(all[row], below) - below, kMaxThresholds);
+      ranks[row] = static_cast<u8>(rank) ^ kRankBias;
+    }
+  }
+}
 
 inline bool is_in_set(const CategoryTest& test, const u32* bits, u32 code) {
   return code < test.n_bits ? (bits[test.first_word + code / 32] >> (code % 32)) & 1u
@@ -113,7 +168,8 @@ void rank_rows(const Ranking& ranking, const u32* by_row, std::size_t key_stride
   alignas(64) u32 keys[kChunk];
   for (std::size_t first = 0; first < n; first += kChunk) {
     u8* out = ranks + first;
-    for (const RankColumn& column : ranking.columns) {
+    for (std::size_t c = 0; c < ranking.columns.size(); c += ranking.columns[c].n_parts) {
+      const RankColumn& column = ranking.columns[c];
       const u32* from = by_row + first * key_stride + column.column;
       for (std::size_t row = 0; row < kChunk; ++row) keys[row] = from[row * key_stride];
       if (column.kind == RankKind::kCodes) {
@@ -123,6 +179,11 @@ void rank_rows(const Ranking& ranking, const u32* by_row, std::size_t key_stride
       }
       if (column.missing_left) {
         for (std::size_t row = 0; row < kChunk; ++row) keys[row] = keys[row] == kNanKey ? 0 : keys[row];
+      }
+      if (column.n_parts > 1) {
+        rank_parts(ranking.thresholds + column.first, &column, keys, out, stride);
+        out += column.n_parts * stride;
+        continue;
       }
       if (column.kind == RankKind::kSet) {
         test_set(ranking.category_tests[column.first], ranking.category_bits, keys, out);

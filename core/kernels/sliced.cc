@@ -1,4 +1,5 @@
 // Sliced trees (runtime/sliced.h): the leaves that rows reach, and sums over the leaves of all trees.
+#include "kernels/row.h"
 #include "kernels/slices.h"
 
 namespace scurry::SCURRY_ISA {
@@ -163,75 +164,10 @@ constexpr std::size_t kRankingOfTop = 2;  // rows are ranked one by one
 
 #if defined(__AVX2__)
 
-// Makes all tests of a tree for one row: their columns are picked from registers that hold the row.
-template <bool kFewColumns>
-class RowInRegisters {
- public:
-#if defined(__AVX512F__)
-  static constexpr std::size_t kMaxColumns = kFewColumns ? 16 : 64;
-
-  explicit RowInRegisters(const u8* ranks) {
-    if constexpr (kFewColumns) {
-      parts_[0] = _mm512_maskz_broadcast_i32x4(0xFFFF, _mm_load_si128(reinterpret_cast<const __m128i*>(ranks)));
-    } else {
-      for (std::size_t i = 0; i < 2; ++i) parts_[i] = widen(ranks + 32 * i);
-    }
-  }
-
-  u64 test(const HeapTests& tests) const {
-    if constexpr (kFewColumns) {
-      const __m512i picked = _mm512_shuffle_epi8(parts_[0], _mm512_load_si512(tests.column));
-      return _mm512_cmpge_epu8_mask(picked, _mm512_load_si512(tests.least));
-    } else {
-      u64 outcomes = 0;
-      for (std::size_t i = 0; i < 2; ++i) {
-        const __m512i picked = _mm512_permutex2var_epi16(parts_[0], widen(tests.column + 32 * i), parts_[1]);
-        outcomes |= u64{_mm512_cmpge_epu16_mask(picked, widen(tests.least + 32 * i))} << (32 * i);
-      }
-      return outcomes;
-    }
-  }
-
- private:
-  static __m512i widen(const u8* bytes) {
-    return _mm512_maskz_cvtepu8_epi16(~__mmask32{0}, _mm256_load_si256(reinterpret_cast<const __m256i*>(bytes)));
-  }
-
-  __m512i parts_[2];
-#else
-  static constexpr std::size_t kMaxColumns = kFewColumns ? 16 : 32;
-
-  explicit RowInRegisters(const u8* ranks) {
-    for (std::size_t i = 0; i < 2; ++i) {
-      parts_[i] = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(ranks + 16 * i)));
-    }
-  }
-
-  u64 test(const HeapTests& tests) const {
-    u64 outcomes = 0;
-    for (std::size_t i = 0; i < 2; ++i) {
-      const __m256i column = _mm256_load_si256(reinterpret_cast<const __m256i*>(tests.column + 32 * i));
-      __m256i picked = _mm256_shuffle_epi8(parts_[0], column);
-      if constexpr (!kFewColumns) {
-        // The fifth bit of a column becomes the sign by which bytes are blended.
-        picked = _mm256_blendv_epi8(picked, _mm256_shuffle_epi8(parts_[1], column), _mm256_slli_epi16(column, 3));
-      }
-      const __m256i least = _mm256_load_si256(reinterpret_cast<const __m256i*>(tests.least + 32 * i));
-      const __m256i limit = _mm256_xor_si256(least, _mm256_set1_epi8(static_cast<char>(kRankBias)));
-      outcomes |= u64{static_cast<u32>(_mm256_movemask_epi8(_mm256_cmpgt_epi8(limit, picked)))} << (32 * i);
-    }
-    return outcomes;
-  }
-
- private:
-  __m256i parts_[2];
-#endif
-};
-
 // Follows the paths of many trees at once, through the outcomes of their tests. These are long in memory when they are
 // read: a register cannot be loaded from stores that are still under way.
 template <bool kFewColumns>
-void walk_row_in(std::span<const HeapTests> trees, const u8* ranks, const u32* payloads, u32* payload) {
+void walk_row_in(std::span<const RowTests> trees, const u8* ranks, const u32* payloads, u32* payload) {
   constexpr std::size_t kTogether = 64, kVectors = kTogether * sizeof(u64) / sizeof(Bits);
   const RowInRegisters<kFewColumns> row(ranks);
   alignas(64) u64 outcomes[kTogether] = {}, leaf[kTogether];
@@ -250,7 +186,7 @@ void walk_row_in(std::span<const HeapTests> trees, const u8* ranks, const u32* p
 
 constexpr std::size_t kMostRowRanks = RowInRegisters<false>::kMaxColumns;
 
-void walk_row(std::span<const HeapTests> trees, const u8* ranks, std::size_t n_columns, const u32* payloads,
+void walk_row(std::span<const RowTests> trees, const u8* ranks, std::size_t n_columns, const u32* payloads,
               u32* payload) {
   n_columns <= RowInRegisters<true>::kMaxColumns ? walk_row_in<true>(trees, ranks, payloads, payload)
                                                  : walk_row_in<false>(trees, ranks, payloads, payload);
@@ -260,7 +196,7 @@ void walk_row(std::span<const HeapTests> trees, const u8* ranks, std::size_t n_c
 
 constexpr std::size_t kMostRowRanks = 0;  // a row is walked: there is no instruction that picks bytes of a register
 
-void walk_row(std::span<const HeapTests>, const u8*, std::size_t, const u32*, u32*) {}
+void walk_row(std::span<const RowTests>, const u8*, std::size_t, const u32*, u32*) {}
 
 #endif
 

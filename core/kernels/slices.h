@@ -13,11 +13,6 @@ using Bits [[gnu::vector_size(SCURRY_VECTOR_BYTES), gnu::may_alias]] = u64;
 
 constexpr std::size_t kSliceRows = kSliceChunks * kChunk;
 constexpr std::size_t kSliceVectors = kSliceChunks * sizeof(u64) / sizeof(Bits);
-#if defined(__AVX512F__)
-constexpr bool kSaysLeft = false;
-#else
-constexpr bool kSaysLeft = true;  // a constant is compared with memory, which costs no load
-#endif
 
 struct Slices {
   alignas(64) u64 of[kMaxSlices][kSliceChunks];

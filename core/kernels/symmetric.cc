@@ -1,8 +1,9 @@
 // Symmetric trees (runtime/symmetric.h): the leaves that rows reach, and sums over the leaves of all trees.
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
-#include "kernels/isa.h"
+#include "kernels/row.h"
 
 namespace scurry::SCURRY_ISA {
 namespace {
@@ -63,6 +64,34 @@ void walk_row(const RowTest* tests, u32 depth, std::span<const SymmetricTree> tr
   }
 }
 
+#if defined(__AVX2__)
+
+template <bool kFewColumns>
+void leaves_of_row_in(std::span<const RowTests> groups, const std::uint64_t* asked, const u8* ranks, u8* leaf) {
+  const RowInRegisters<kFewColumns> row(ranks);
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const std::uint64_t outcomes = row.test(groups[g]);
+    const std::uint64_t leaves = (kSaysLeft ? ~outcomes : outcomes) & asked[g];  // a byte of each tree
+    std::memcpy(leaf + g * kTestedTrees, &leaves, sizeof leaves);
+  }
+}
+
+constexpr std::size_t kMostRowRanks = RowInRegisters<false>::kMaxColumns;
+
+void leaves_of_row(std::span<const RowTests> groups, const std::uint64_t* asked, const u8* ranks,
+                   std::size_t n_columns, u8* leaf) {
+  n_columns <= RowInRegisters<true>::kMaxColumns ? leaves_of_row_in<true>(groups, asked, ranks, leaf)
+                                                 : leaves_of_row_in<false>(groups, asked, ranks, leaf);
+}
+
+#else
+
+constexpr std::size_t kMostRowRanks = 0;
+
+void leaves_of_row(std::span<const RowTests>, const std::uint64_t*, const u8*, std::size_t, u8*) {}
+
+#endif
+
 // Adds kTogether trees at a time, so that sums stay in registers for as many additions.
 template <std::size_t kTogether, class Add>
 void for_each_group(std::span<const SymmetricTree> trees, const RankTest* tests, const Ranks& ranks, std::size_t n,
@@ -109,8 +138,6 @@ void add_vectors(std::span<const SymmetricTree> trees, const RankTest* tests, co
 
 #if defined(__AVX512F__)
 
-constexpr bool kLeavesAreWords = true;
-
 // Which of several tables of 64 words a leaf's words are in.
 struct TableBits {
   __mmask32 bit6, bit7;
@@ -132,6 +159,41 @@ inline __m512i look_up(const __m512i (&words)[2 * kTables], __m512i at, [[maybe_
   }
 }
 
+// What add_tree() and add_large_tree() ask of rows.
+template <u32 kDepth>
+struct Questions {
+  const u8* rank[kDepth + 1];
+  __m512i least[kDepth + 1];
+
+  Questions(const SymmetricTree& tree, const RankTest* tests, const Ranks& ranks) {
+    for (u32 level = 0; level != kDepth; ++level) {
+      const RankTest& test = tests[tree.first_test + level];
+      rank[level] = ranks.of_rows + test.column * ranks.stride;
+      least[level] = _mm512_set1_epi8(static_cast<char>(test.least));
+    }
+  }
+
+  // The leaves of kChunk rows from `row` on.
+  __m512i leaves(std::size_t row) const {
+    __m512i leaf = _mm512_setzero_si512();
+    for (u32 level = 0; level != kDepth; ++level) {
+      const __mmask64 yes = _mm512_cmpge_epu8_mask(_mm512_load_si512(rank[level] + row), least[level]);
+      leaf = _mm512_mask_add_epi8(leaf, yes, leaf, _mm512_set1_epi8(static_cast<char>(1u << level)));
+    }
+    return leaf;
+  }
+};
+
+// Adds doubles to the sums of 32 rows, of whose words 0 and 1 (2 and 3) `low` (`high`) holds the first and last halves.
+// With masks, because GCC 12 takes the others for uses of a variable that was never set.
+inline void add_pairs(const __m512i (&low)[2], const __m512i (&high)[2], double* sums) {
+  auto* total = reinterpret_cast<Doubles*>(sums);
+  for (std::size_t i = 0; i < 2; ++i) {
+    total[2 * i] += reinterpret_cast<Doubles>(_mm512_maskz_unpacklo_epi32(0xFFFF, low[i], high[i]));
+    total[2 * i + 1] += reinterpret_cast<Doubles>(_mm512_maskz_unpackhi_epi32(0xFFFF, low[i], high[i]));
+  }
+}
+
 // Adds one tree to the sums of n rows. A double is looked up as four words, which are then put together:
 //
 //   word 0 of rows  0 2 4 … 62    word 1 …    word 2 …    word 3 …     (even rows, then odd rows)
@@ -146,13 +208,7 @@ void add_tree(const SymmetricTree& tree, const RankTest* tests, const Ranks& ran
               const double* values, double* sums) {
   constexpr std::size_t kTables = kDepth <= 6 ? 1 : std::size_t{1} << (kDepth - 6);
   constexpr std::size_t kTogether = kTables == 1 ? 1 : 4;
-  const u8* rank[kDepth + 1];
-  __m512i least[kDepth + 1];
-  for (u32 level = 0; level != kDepth; ++level) {
-    const RankTest& test = tests[tree.first_test + level];
-    rank[level] = ranks.of_rows + test.column * ranks.stride;
-    least[level] = _mm512_set1_epi8(static_cast<char>(test.least));
-  }
+  const Questions<kDepth> questions(tree, tests, ranks);
   __m512i words[4][2 * kTables];
   const auto load_words = [&](std::size_t w) {
     for (std::size_t i = 0; i < 2 * kTables; ++i) words[w][i] = _mm512_load_si512(values + (w * 2 * kTables + i) * 8);
@@ -162,12 +218,7 @@ void add_tree(const SymmetricTree& tree, const RankTest* tests, const Ranks& ran
     __m512i at[2 * kChunks], word[4][2 * kChunks];
     TableBits bits[2 * kChunks];
     for (std::size_t chunk = 0; chunk < kChunks; ++chunk) {
-      __m512i leaf = _mm512_setzero_si512();
-      for (u32 level = 0; level != kDepth; ++level) {
-        const u8* of_rows = rank[level] + first + chunk * kChunk;
-        const __mmask64 yes = _mm512_cmpge_epu8_mask(_mm512_load_si512(of_rows), least[level]);
-        leaf = _mm512_mask_add_epi8(leaf, yes, leaf, _mm512_set1_epi8(static_cast<char>(1u << level)));
-      }
+      const __m512i leaf = questions.leaves(first + chunk * kChunk);
       at[2 * chunk] = leaf;
       at[2 * chunk + 1] = _mm512_srli_epi16(leaf, 8);
     }
@@ -181,23 +232,80 @@ void add_tree(const SymmetricTree& tree, const RankTest* tests, const Ranks& ran
         word[w][half] = look_up<kTables>(words[w], at[half], bits[half]);
       }
     }
-    auto* total = reinterpret_cast<Doubles*>(sums + first);
-    for (std::size_t half = 0; half < 2 * kChunks; ++half, total += 4) {
-      const __m512i low01 = _mm512_unpacklo_epi16(word[0][half], word[1][half]);
-      const __m512i high01 = _mm512_unpackhi_epi16(word[0][half], word[1][half]);
-      const __m512i low23 = _mm512_unpacklo_epi16(word[2][half], word[3][half]);
-      const __m512i high23 = _mm512_unpackhi_epi16(word[2][half], word[3][half]);
-      // With masks, because GCC 12 takes the others for uses of a variable that was never set.
-      total[0] += reinterpret_cast<Doubles>(_mm512_maskz_unpacklo_epi32(0xFFFF, low01, low23));
-      total[1] += reinterpret_cast<Doubles>(_mm512_maskz_unpackhi_epi32(0xFFFF, low01, low23));
-      total[2] += reinterpret_cast<Doubles>(_mm512_maskz_unpacklo_epi32(0xFFFF, high01, high23));
-      total[3] += reinterpret_cast<Doubles>(_mm512_maskz_unpackhi_epi32(0xFFFF, high01, high23));
+    for (std::size_t half = 0; half < 2 * kChunks; ++half) {
+      const __m512i low[2] = {_mm512_unpacklo_epi16(word[0][half], word[1][half]),
+                              _mm512_unpackhi_epi16(word[0][half], word[1][half])};
+      const __m512i high[2] = {_mm512_unpacklo_epi16(word[2][half], word[3][half]),
+                               _mm512_unpackhi_epi16(word[2][half], word[3][half])};
+      add_pairs(low, high, sums + first + 32 * half);
     }
   };
   std::size_t row = 0;
   for (; row + kTogether * kChunk <= n; row += kTogether * kChunk) add_chunks.template operator()<kTogether>(row);
   for (; row < n; row += kChunk) add_chunks.template operator()<1>(row);
 }
+
+#if defined(__AVX512VBMI__)
+
+constexpr u8 kPlaneBytes[] = {2, 2, 2, 2, 2, 2, 2, 1, 1};
+
+// The same for 128 or 256 leaves, a double as eight bytes: an instruction looks up 64 of them among 128, as the tables
+// of words would need two. Even rows come first here as well, so that sums lie where the other trees have them.
+template <u32 kDepth>
+void add_large_tree(const SymmetricTree& tree, const RankTest* tests, const Ranks& ranks, std::size_t n,
+                    const double* values, double* sums) {
+  constexpr std::size_t kTables = std::size_t{1} << (kDepth - 7), kTogether = 2;
+  const Questions<kDepth> questions(tree, tests, ranks);
+  const __m512i evens_first =
+      _mm512_maskz_broadcast_i32x4(0xFFFF, _mm_set_epi8(15, 13, 11, 9, 7, 5, 3, 1, 14, 12, 10, 8, 6, 4, 2, 0));
+  const auto* table = reinterpret_cast<const __m512i*>(values);
+  const auto add_chunks = [&]<std::size_t kChunks>(std::size_t first) {
+    __m512i leaf[kChunks], byte[kChunks][8];
+    __mmask64 bit7[kChunks];
+    for (std::size_t chunk = 0; chunk < kChunks; ++chunk) {
+      leaf[chunk] = _mm512_shuffle_epi8(questions.leaves(first + chunk * kChunk), evens_first);
+      bit7[chunk] = _mm512_movepi8_mask(leaf[chunk]);
+    }
+    for (std::size_t b = 0; b < 8; ++b) {
+      __m512i part[2 * kTables];
+      for (std::size_t i = 0; i < 2 * kTables; ++i) part[i] = table[b * 2 * kTables + i];
+      for (std::size_t chunk = 0; chunk < kChunks; ++chunk) {
+        __m512i found = _mm512_permutex2var_epi8(part[0], leaf[chunk], part[1]);  // reads 7 bits of a leaf
+        if constexpr (kTables == 2) {
+          found = _mm512_mask_blend_epi8(bit7[chunk], found, _mm512_permutex2var_epi8(part[2], leaf[chunk], part[3]));
+        }
+        byte[chunk][b] = found;
+      }
+    }
+    for (std::size_t chunk = 0; chunk < kChunks; ++chunk) {
+      const __m512i(&of)[8] = byte[chunk];
+      const auto add_half = [&](auto join, double* to) {
+        const __m512i word[4] = {join(of[0], of[1]), join(of[2], of[3]), join(of[4], of[5]), join(of[6], of[7])};
+        const __m512i low[2] = {_mm512_unpacklo_epi16(word[0], word[1]), _mm512_unpackhi_epi16(word[0], word[1])};
+        const __m512i high[2] = {_mm512_unpacklo_epi16(word[2], word[3]), _mm512_unpackhi_epi16(word[2], word[3])};
+        add_pairs(low, high, to);
+      };
+      double* to = sums + first + chunk * kChunk;
+      add_half([](__m512i a, __m512i b) { return _mm512_unpacklo_epi8(a, b); }, to);
+      add_half([](__m512i a, __m512i b) { return _mm512_unpackhi_epi8(a, b); }, to + 32);
+    }
+  };
+  std::size_t row = 0;
+  for (; row + kTogether * kChunk <= n; row += kTogether * kChunk) add_chunks.template operator()<kTogether>(row);
+  for (; row < n; row += kChunk) add_chunks.template operator()<1>(row);
+}
+
+#else
+
+constexpr u8 kPlaneBytes[] = {2, 2, 2, 2, 2, 2, 2, 2, 2};
+
+template <u32 kDepth>
+void add_large_tree(const SymmetricTree& tree, const RankTest* tests, const Ranks& ranks, std::size_t n,
+                    const double* values, double* sums) {
+  add_tree<kDepth>(tree, tests, ranks, n, values, sums);
+}
+
+#endif
 
 // Where the sum of each row of a chunk lies.
 constexpr std::size_t place_of(std::size_t row) {
@@ -226,8 +334,8 @@ void add_doubles(std::span<const SymmetricTree> trees, const RankTest* tests, co
       case 4: add_tree<4>(tree, tests, ranks, n, values, sums); break;
       case 5: add_tree<5>(tree, tests, ranks, n, values, sums); break;
       case 6: add_tree<6>(tree, tests, ranks, n, values, sums); break;
-      case 7: add_tree<7>(tree, tests, ranks, n, values, sums); break;
-      default: add_tree<8>(tree, tests, ranks, n, values, sums); break;
+      case 7: add_large_tree<7>(tree, tests, ranks, n, values, sums); break;
+      default: add_large_tree<8>(tree, tests, ranks, n, values, sums); break;
     }
     values += std::max<std::size_t>(std::size_t{1} << tree.depth, kChunk);
   }
@@ -236,7 +344,7 @@ void add_doubles(std::span<const SymmetricTree> trees, const RankTest* tests, co
 
 #else
 
-constexpr bool kLeavesAreWords = false;
+constexpr u8 kPlaneBytes[] = {8, 8, 8, 8, 8, 8, 8, 8, 8};
 
 void add_doubles(std::span<const SymmetricTree> trees, const RankTest* tests, const Ranks& ranks, std::size_t n,
                  const double* values, double* sums) {
@@ -259,6 +367,7 @@ void add_doubles(std::span<const SymmetricTree> trees, const RankTest* tests, co
 
 }  // namespace
 
-const SymmetricKernels kSymmetricKernels = {walk, walk_row, add_doubles, add_vectors, kLeavesAreWords};
+const SymmetricKernels kSymmetricKernels = {walk,        walk_row,      leaves_of_row, add_doubles,
+                                            add_vectors, kMostRowRanks, kPlaneBytes};
 
 }  // namespace scurry::SCURRY_ISA

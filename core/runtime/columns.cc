@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <span>
@@ -51,11 +52,11 @@ std::uint32_t key_below(double x) {
   return ordered_key(nearest) - (is_above << (nearest == 0.0f));  // below 0.0 comes the place of -0.0, which has no key
 }
 
-// Three bits of one word of a filter stand for each key: numbers hardly ever meet all by chance.
-std::uint32_t filter_word(std::uint32_t key, std::uint32_t shift) { return (key * 0x9E3779B1u) >> shift; }
+std::uint32_t filter_word(std::uint32_t key, std::uint32_t shift) { return (key * kFilterWordFactor) >> shift; }
 std::uint32_t filter_bits(std::uint32_t key) {
-  const std::uint32_t mixed = key * 0x85EBCA6Bu;
-  return (1u << (mixed >> 27)) | (1u << ((mixed >> 22) & 31)) | (1u << ((mixed >> 17) & 31));
+  std::uint32_t bits = 0;
+  for (const std::uint32_t shift : kFilterShifts) bits |= 1u << ((key * kFilterBitsFactor >> shift) & 31);
+  return bits;
 }
 
 bool is_inexact(double x) { return static_cast<double>(static_cast<float>(x)) != x && x == x; }
@@ -66,6 +67,13 @@ std::uint32_t stride_for(std::uint32_t n_columns) {
     if (n_columns <= stride) return stride;
   }
   return (n_columns + kLanesOfKeys - 1) / kLanesOfKeys * kLanesOfKeys;
+}
+
+// Whether all numbers go one way and missing values the other, as an imputer's indicator makes it. In a column of its
+// own this takes no marks (place_missing): beside thresholds that send missing values somewhere, it would.
+bool asks_only_missing(const ForestView& forest, std::size_t node) {
+  return std::isinf(forest.threshold[node]) && (forest.threshold[node] < 0) == (forest.default_left[node] != 0) &&
+         !forest.strict_comparison;
 }
 
 }  // namespace
@@ -99,7 +107,7 @@ std::size_t Columns::bytes() const {
              sizeof(std::uint32_t);
 }
 
-// Makes one column per feature and meaning of NaN in use, or per set and way of missing values. Numeric columns come
+// Makes one column per feature and meaning of NaN in use (and one for its indicator), or per set and way of missing values. Numeric columns come
 // first, and each kind is ordered by feature.
 void Columns::collect(const ForestView& forest, Sets sets) {
   enum Kind : std::uint8_t { kNumbers, kSet, kCodes };
@@ -108,7 +116,7 @@ void Columns::collect(const ForestView& forest, Sets sets) {
   const auto entry_of = [&](std::size_t node) {
     const Missing missing = missing_of(forest, node);
     const auto feature = static_cast<std::uint32_t>(forest.feature[node]);
-    if (missing != Missing::kCategory) return Entry(kNumbers, feature, missing, -1, false);
+    if (missing != Missing::kCategory) return Entry(kNumbers, feature, missing, -1, asks_only_missing(forest, node));
     if (sets == Sets::kCodes) return Entry(kCodes, feature, missing, -1, false);
     return Entry(kSet, feature, missing, forest.category_set[node], forest.default_left[node] != 0);
   };
@@ -247,6 +255,8 @@ void Columns::describe_floats() {
   floats_.n = n_numeric_;
   floats_.stride = stride_for(size());
   floats_.nan_keys.assign(floats_.stride, 0);
+  floats_.first_filter.assign(floats_.stride, 0);
+  floats_.filter_shift.assign(floats_.stride, 32);
   all_floats_ = true;
   bool in_order = true;
   for (std::uint32_t c = 0; c < n_numeric_; ++c) {
@@ -256,6 +266,9 @@ void Columns::describe_floats() {
     floats_.nan_keys[c] = !column.is_read                      ? 0
                           : column.missing == Missing::kAsZero ? ordered_key(0.0f)
                                                                : column.missing_key;
+    if (!column.is_read || float32_) continue;
+    floats_.first_filter[c] = column.first_filter;
+    floats_.filter_shift[c] = column.filter_shift;
   }
   tiled_ = floats_;
   if (in_order) return;
@@ -403,8 +416,19 @@ bool Columns::encode_tiles(const T* x, const RowsView& rows, std::size_t n, std:
 
 std::uint32_t Columns::code_of(double value) const {
   if (value != value) return kNanKey;
-  value = truncate_categories_ ? std::trunc(value) : std::floor(value);
-  return value >= 0 && value < static_cast<double>(kNoCategory) ? static_cast<std::uint32_t>(value) : kNoCategory;
+  if (value < 0) return truncate_categories_ && value > -1 ? 0 : kNoCategory;
+  return value < static_cast<double>(kNoCategory) ? static_cast<std::uint32_t>(value) : kNoCategory;  // rounded down
+}
+
+// Copies n words in blocks whose size the compiler knows; the last one may overlap that before it.
+inline void copy_words(const std::uint32_t* from, std::size_t n, std::uint32_t* to) {
+  const auto copy_blocks = [&]<std::size_t kBlock>() {
+    for (std::size_t at = 0; at + kBlock <= n; at += kBlock) std::memcpy(to + at, from + at, 4 * kBlock);
+    std::memcpy(to + n - kBlock, from + n - kBlock, 4 * kBlock);
+  };
+  if (n >= 8) return copy_blocks.operator()<8>();
+  if (n >= 4) return copy_blocks.operator()<4>();
+  for (std::size_t at = 0; at < n; ++at) to[at] = from[at];
 }
 
 template <class T>
@@ -415,7 +439,7 @@ void Columns::encode_sets(const SetColumns& sets, const T* x, std::ptrdiff_t x_s
     const double value = float32_ ? static_cast<double>(static_cast<float>(*x)) : static_cast<double>(*x);
     const std::uint32_t code = code_of(value);
     const std::size_t run = code == kNanKey ? sets.n_codes + 1 : std::min(code, sets.n_codes);
-    std::copy_n(set_keys_.data() + sets.first_key + run * sets.n_columns, sets.n_columns, keys);
+    copy_words(set_keys_.data() + sets.first_key + run * sets.n_columns, sets.n_columns, keys);
   }
 }
 
@@ -439,29 +463,20 @@ void Columns::encode_column(const Column& column, const T* x, std::ptrdiff_t x_s
   }
 }
 
-// Corrects the keys of numbers that are not floats, which the kernels leave to this.
+// Corrects the keys of numbers that are not floats, which the kernels leave to this: few have a threshold near.
 void Columns::encode_inexact(const FloatColumns& floats, const double* x, std::ptrdiff_t row_stride, std::size_t n,
                              std::uint32_t* keys) const {
-  const std::uint32_t* feature = floats.feature.empty() ? nullptr : floats.feature.data();
+  thread_local std::vector<std::uint32_t> places;
   const std::uint32_t width = stride();
+  if (places.size() < kNearRows * width) places.resize(kNearRows * width);
   for (std::size_t first = 0; first < n; first += kNearRows, x += kNearRows * row_stride, keys += kNearRows * width) {
     const std::size_t n_rows = std::min(kNearRows, n - first);
-    for (std::uint32_t c = 0; c < n_numeric_; ++c) {
-      const Column& column = columns_[c];
-      if (!column.is_read) continue;
-      const std::uint32_t* filter = filters_.data() + column.first_filter;
-      const std::uint32_t shift = column.filter_shift;
-      const double* from = x + (feature == nullptr ? c : feature[c]);
-      std::uint32_t* key = keys + c;
-      for (std::size_t row = 0; row < n_rows; ++row, from += row_stride, key += width) {
-        // The kernels wrote the key of the nearest float: that below is the one before it, if the nearest is above.
-        const double value = *from, nearest = static_cast<double>(static_cast<float>(value));
-        if (nearest == value || value != value) continue;
-        const std::uint32_t below = *key - (static_cast<std::uint32_t>(nearest > value) << (nearest == 0.0));
-        const std::uint32_t bits = filter_bits(below);
-        const bool is_plain = (filter[filter_word(below, shift)] & bits) != bits;
-        *key = is_plain ? below : key_of_double(column, value);
-      }
+    const std::size_t n_near =
+        kernels().encode.lower_inexact(floats, filters_.data(), x, row_stride, n_rows, keys, places.data());
+    for (std::size_t i = 0; i < n_near; ++i) {
+      const std::uint32_t row = places[i] / width, c = places[i] % width;
+      const std::uint32_t feature = floats.feature.empty() ? c : floats.feature[c];
+      keys[places[i]] = key_of_double(columns_[c], x[static_cast<std::ptrdiff_t>(row) * row_stride + feature]);
     }
   }
 }

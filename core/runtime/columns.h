@@ -76,7 +76,14 @@ struct FloatColumns {
   AlignedVector<std::uint32_t> feature;  // empty: column j is feature j
   std::uint32_t n = 0;                   // numeric columns
   std::uint32_t stride = 0;
+  // float64, with space for whole vectors of 16: the filter of each column begins at word `first_filter` of all, see
+  // filter_word(). A shift of 32 is no filter: no key of the column is looked for.
+  AlignedVector<std::uint32_t> first_filter, filter_shift;
 };
+
+// Three bits of one word of a filter stand for each key that it holds: others hardly ever meet all by chance.
+constexpr std::uint32_t kFilterWordFactor = 0x9E3779B1u, kFilterBitsFactor = 0x85EBCA6Bu;
+constexpr std::uint32_t kFilterShifts[3] = {27, 22, 17};  // the five bits from there on are the number of a bit
 
 class Columns {
  public:

@@ -123,6 +123,11 @@ void Engine::sum_block(Scratch& scratch, AlignedVector<Real>& sums) const {
 template <class Real>
 void Engine::sum_row(Scratch& scratch, AlignedVector<Real>& sums) const {
   values_.start(1, sums);
+  if constexpr (std::is_same_v<Real, double>) {
+    if (symmetric_sums_ && walker_.symmetric()->tests_rows()) {
+      return symmetric_sums_->add_row(*walker_.symmetric(), scratch.keys.data(), scratch.payload.data(), sums.data());
+    }
+  }
   walker_.walk_row(scratch.keys.data(), scratch.payload.data());
   if (has_packed_payloads()) unpack(scratch.payload.data(), n_trees());
   values_.add_row(walker_.trees(), scratch.payload.data(), sums.data());

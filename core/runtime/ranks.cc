@@ -73,15 +73,18 @@ std::optional<RankedColumns> RankedColumns::make(std::span<const Question> quest
     std::sort(keys.begin(), keys.end());
     keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
     of_numbers.first_column = static_cast<std::uint16_t>(made->columns_.size());
-    for (std::size_t at = 0; at < keys.size(); at += kMaxThresholds) {
-      const std::size_t n = std::min(kMaxThresholds, keys.size() - at), first = made->thresholds_.size();
-      made->columns_.push_back({column, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(n),
-                                RankKind::kThresholds, missing_left});
-      const auto from = keys.begin() + static_cast<std::ptrdiff_t>(at);
-      made->thresholds_.insert(made->thresholds_.end(), from, from + static_cast<std::ptrdiff_t>(n));
-      made->thresholds_.resize(first + std::max(std::bit_ceil(n + 1), kLeastPadded), kNanKey);  // no key exceeds it
+    const std::size_t first = made->thresholds_.size(), n_parts = (keys.size() + kMaxThresholds - 1) / kMaxThresholds;
+    if (made->columns_.size() + n_parts + sets.size() + codes.size() > max_columns) return std::nullopt;
+    made->thresholds_.insert(made->thresholds_.end(), keys.begin(), keys.end());
+    std::size_t end = std::bit_ceil(keys.size() + 1);  // what searches for ranks among all of them may read
+    for (std::size_t part = 0; part < n_parts; ++part) {
+      const std::size_t begin = part * kMaxThresholds, n = std::min<std::size_t>(kMaxThresholds, keys.size() - begin);
+      made->columns_.push_back({column, static_cast<std::uint32_t>(first + begin), static_cast<std::uint32_t>(n),
+                                RankKind::kThresholds, missing_left,
+                                part == 0 ? static_cast<std::uint32_t>(n_parts) : 1});
+      end = std::max(end, begin + std::max(std::bit_ceil(n + 1), kLeastPadded));  // and among those of a part
     }
-    if (made->columns_.size() + sets.size() + codes.size() > max_columns) return std::nullopt;
+    made->thresholds_.resize(first + end, kNanKey);  // no key exceeds it
   }
   for (auto& [set, at] : sets) {
     const auto& [column, first_word, n_bits, nan_left] = set;

@@ -31,8 +31,6 @@ struct Question {
 
 class RankedColumns {
  public:
-  static constexpr std::size_t kMaxThresholds = 255;  // so that a rank is a byte
-
   // Appends a test for each question. Nothing if there were more than max_columns columns. With set_tests, sets that
   // are small enough (fits_codes) are tested there: their order is that of the questions.
   static std::optional<RankedColumns> make(std::span<const Question> questions,

@@ -37,7 +37,7 @@ class Sliced::Lowering {
   // Makes the heaps of all trees, once ranks are known, unless some tree has too many levels or tests codes.
   void make_heaps() {
     if (n_set_tests_ > 0) return;
-    std::vector<HeapTests> heaps(trees_.trees().size());
+    std::vector<RowTests> heaps(trees_.trees().size());
     for (std::size_t t = 0; t < heaps.size(); ++t) {
       if (!place_tests(out_.trees_[t], trees_.trees()[t].first, 0, heaps[t])) return;
     }
@@ -150,7 +150,7 @@ class Sliced::Lowering {
 
   // Puts the tests below a node where they belong in the heap. Tests that are not there decide nothing, because all
   // leaves below them are the same one. Returns whether there is space for all.
-  bool place_tests(const SlicedTree& tree, std::size_t at, std::size_t place, HeapTests& heap) const {
+  bool place_tests(const SlicedTree& tree, std::size_t at, std::size_t place, RowTests& heap) const {
     at = below_filler(at);
     if (is_leaf(at)) return true;
     if (place >= kMaxSlicedLeaves - 1) return false;
@@ -271,7 +271,7 @@ std::optional<Sliced> Sliced::find(const Trees& trees, const Columns& columns, s
 std::size_t Sliced::bytes() const {
   return trees_.size() * sizeof(SlicedTree) + tests_.size() * sizeof(RankTest) +
          set_tests_.size() * sizeof(SetTest) + selects_.size() * sizeof(Select) +
-         payloads_.size() * sizeof(std::uint32_t) + heaps_.size() * sizeof(HeapTests) + ranks_->bytes();
+         payloads_.size() * sizeof(std::uint32_t) + heaps_.size() * sizeof(RowTests) + ranks_->bytes();
 }
 
 void Sliced::walk(std::size_t tree, const Block& block, std::uint32_t* payload, const std::uint32_t* others) const {

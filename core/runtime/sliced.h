@@ -65,7 +65,7 @@ class Sliced {
   std::vector<Select> selects_;
   std::vector<std::uint32_t> payloads_;
   std::optional<RankedColumns> ranks_;
-  std::vector<HeapTests> heaps_;  // for single rows, if all trees are flat and a register holds the ranks of a row
+  std::vector<RowTests> heaps_;  // for single rows, if all trees are flat and a register holds the ranks of a row
 };
 
 // What the leaves of sliced trees add, laid out so that finding the leaves and adding them is one loop.

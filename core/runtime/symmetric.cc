@@ -73,6 +73,22 @@ struct Symmetric::Lowering {
   }
 };
 
+void Symmetric::make_groups() {
+  const std::size_t n_groups = (trees_.size() + kTestedTrees - 1) / kTestedTrees;
+  groups_.resize(n_groups);
+  asked_.resize(n_groups);
+  for (std::size_t t = 0; t < trees_.size(); ++t) {
+    first_leaf_.push_back(trees_[t].first_leaf);
+    for (std::uint32_t level = 0; level < trees_[t].depth; ++level) {
+      const RankTest& test = tests_[trees_[t].first_test + level];
+      const std::size_t group = t / kTestedTrees, at = t % kTestedTrees * kLeafBits + level;
+      groups_[group].column[at] = static_cast<std::uint8_t>(test.column);
+      groups_[group].least[at] = test.least;
+      asked_[group] |= std::uint64_t{1} << at;
+    }
+  }
+}
+
 void Symmetric::make_row_tests(std::uint32_t pad) {
   for (const SymmetricTree& tree : trees_) depth_ = std::max(depth_, tree.depth);
   row_tests_.resize((trees_.size() + kRowTrees - 1) / kRowTrees * depth_);
@@ -99,13 +115,19 @@ std::optional<Symmetric> Symmetric::find(const ForestView& forest, const Columns
     if (!lowering.read(tree, payload_of_node)) return std::nullopt;
   }
   if (!lowering.make_tests()) return std::nullopt;
-  if (!found->has_categories()) found->make_row_tests(columns.pad());
+  const std::size_t max_row_ranks = kernels().symmetric.max_row_ranks;
+  if (max_row_ranks > 0 && found->ranks_->size() <= max_row_ranks) {
+    found->make_groups();
+  } else if (!found->ranks_->has_categories()) {
+    found->make_row_tests(columns.pad());
+  }
   return found;
 }
 
 std::size_t Symmetric::bytes() const {
   return trees_.size() * sizeof(SymmetricTree) + tests_.size() * sizeof(RankTest) +
-         row_tests_.size() * sizeof(RowTest) + payloads_.size() * sizeof(std::uint32_t) + ranks_->bytes();
+         groups_.size() * (sizeof(RowTests) + sizeof(std::uint64_t)) + row_tests_.size() * sizeof(RowTest) +
+         (first_leaf_.size() + payloads_.size()) * sizeof(std::uint32_t) + ranks_->bytes();
 }
 
 void Symmetric::walk(std::size_t tree, const Block& block, std::uint32_t* payload, const std::uint32_t* others) const {
@@ -113,8 +135,25 @@ void Symmetric::walk(std::size_t tree, const Block& block, std::uint32_t* payloa
   kernels().symmetric.walk(trees_[tree], tests_.data(), block.ranks, block.n, of_leaf, payload);
 }
 
+void Symmetric::find_leaves(const std::uint32_t* keys, std::uint32_t* place) const {
+  constexpr std::size_t kGroups = 16;
+  alignas(64) std::uint8_t ranks[kMaxRowRanks] = {}, leaf[kGroups * kTestedTrees];
+  ranks_->rank_row(keys, ranks);
+  for (std::size_t first = 0; first < groups_.size(); first += kGroups) {
+    const auto groups = std::span(groups_).subspan(first, std::min(kGroups, groups_.size() - first));
+    kernels().symmetric.leaves_of_row(groups, asked_.data() + first, ranks, ranks_->size(), leaf);
+    const std::size_t tree = first * kTestedTrees, n_trees = std::min(trees_.size() - tree, sizeof leaf);
+    for (std::size_t t = 0; t < n_trees; ++t) place[tree + t] = first_leaf_[tree + t] + leaf[t];
+  }
+}
+
 void Symmetric::walk_row(const std::uint32_t* keys, std::uint32_t* payload, const std::uint32_t* others) const {
   const std::uint32_t* of_leaf = others == nullptr ? payloads_.data() : others;
+  if (tests_rows()) {
+    find_leaves(keys, payload);
+    for (std::size_t t = 0; t < trees_.size(); ++t) payload[t] = of_leaf[payload[t]];
+    return;
+  }
   kernels().symmetric.walk_row(row_tests_.data(), depth_, trees_, keys, of_leaf, payload);
 }
 
@@ -125,25 +164,27 @@ std::optional<SymmetricSums> SymmetricSums::make(const Symmetric& symmetric, con
   }
   SymmetricSums sums;
   sums.width_ = width;
-  const bool as_words = width == 1 && kernels().symmetric.leaves_are_words;
   for (const SymmetricTree& tree : symmetric.trees()) {
     const std::size_t n_leaves = std::size_t{1} << tree.depth, first = sums.values_.size();
+    const std::size_t plane_bytes = width == 1 ? kernels().symmetric.plane_bytes[tree.depth] : sizeof(double);
     const std::uint32_t* payload = symmetric.payloads().data() + tree.first_leaf;
-    if (!as_words) {
+    if (plane_bytes == sizeof(double)) {
       for (std::size_t leaf = 0; leaf < n_leaves; ++leaf) {
         const double* value = values.at(payload[leaf]);
         sums.values_.insert(sums.values_.end(), value, value + width);
       }
       continue;
     }
-    // Word w of all leaves, then word w + 1 of all leaves: fewer than 64 are filled up.
+    for (std::size_t leaf = 0; leaf < n_leaves; ++leaf) sums.own_by_leaf_.push_back(*values.at(payload[leaf]));
+    // One plane after the other, each of all leaves: fewer than 64 are filled up.
     const std::size_t room = std::max<std::size_t>(n_leaves, kChunk);
     sums.values_.resize(first + room);
-    auto* bytes = reinterpret_cast<std::uint8_t*>(sums.values_.data() + first);
+    auto* planes = reinterpret_cast<std::uint8_t*>(sums.values_.data() + first);
     for (std::size_t leaf = 0; leaf < n_leaves; ++leaf) {
       const auto bits = std::bit_cast<std::uint64_t>(*values.at(payload[leaf]));
       for (std::size_t byte = 0; byte < sizeof bits; ++byte) {
-        bytes[(byte / 2 * room + leaf) * 2 + byte % 2] = static_cast<std::uint8_t>(bits >> (8 * byte));
+        const std::size_t plane = byte / plane_bytes;
+        planes[(plane * room + leaf) * plane_bytes + byte % plane_bytes] = static_cast<std::uint8_t>(bits >> (8 * byte));
       }
     }
   }
@@ -157,6 +198,17 @@ void SymmetricSums::add(const Symmetric& symmetric, const Block& block, double* 
   } else {
     kernels().symmetric.add_vectors(symmetric.trees(), tests, block.ranks, block.n, values_.data(), width_, sums);
   }
+}
+
+void SymmetricSums::add_row(const Symmetric& symmetric, const std::uint32_t* keys, std::uint32_t* room,
+                            double* sums) const {
+  symmetric.find_leaves(keys, room);
+  const double* by_leaf = own_by_leaf_.empty() ? values_.data() : own_by_leaf_.data();
+  const std::size_t n_trees = symmetric.trees().size();
+  if (width_ != 1) return kernels().sums.sum_vectors(by_leaf, width_, room, n_trees, sums);
+  double sum = sums[0];  // in a register: in memory, each addition would wait for the store of the last one
+  for (std::size_t t = 0; t < n_trees; ++t) sum += by_leaf[room[t]];
+  sums[0] = sum;
 }
 
 }  // namespace scurry

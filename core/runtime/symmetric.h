@@ -40,17 +40,24 @@ class Symmetric {
 
   // payload[row] of the leaf each row of the block reaches in a tree: of payloads(), or of others by the same leaves.
   void walk(std::size_t tree, const Block& block, std::uint32_t* payload, const std::uint32_t* others = nullptr) const;
-  // payload[tree] of the leaf that the row with these keys reaches in every tree; not with categories.
+  // payload[tree] of the leaf that the row with these keys reaches in every tree, if walks_rows().
   void walk_row(const std::uint32_t* keys, std::uint32_t* payload, const std::uint32_t* others = nullptr) const;
-  bool has_categories() const { return ranks_->has_categories(); }
+  bool walks_rows() const { return tests_rows() || !row_tests_.empty(); }
+  // place[tree] of that leaf among the leaves of all trees, if tests_rows(): a register holds the ranks of a row.
+  void find_leaves(const std::uint32_t* keys, std::uint32_t* place) const;
+  bool tests_rows() const { return !groups_.empty(); }
 
  private:
   struct Lowering;
+  void make_groups();
   void make_row_tests(std::uint32_t pad);
 
   std::vector<SymmetricTree> trees_;
   std::vector<RankTest> tests_;
-  std::vector<RowTest> row_tests_;
+  std::vector<RowTests> groups_;      // for single rows, of kTestedTrees trees each
+  std::vector<std::uint64_t> asked_;  // by group, see SymmetricKernels
+  std::vector<std::uint32_t> first_leaf_;  // by tree: those of trees_, next to each other
+  std::vector<RowTest> row_tests_;    // for single rows of more columns
   std::uint32_t depth_ = 0;  // of the deepest tree
   std::vector<std::uint32_t> payloads_;
   std::optional<RankedColumns> ranks_;
@@ -64,12 +71,15 @@ class SymmetricSums {
 
   // Adds what all trees say about the rows of a block, in the order of the trees.
   void add(const Symmetric& symmetric, const Block& block, double* sums) const;
-  std::size_t bytes() const { return values_.size() * sizeof(double); }
+  // The same for the row with these keys, if it tests_rows(); with room for a word of each tree.
+  void add_row(const Symmetric& symmetric, const std::uint32_t* keys, std::uint32_t* room, double* sums) const;
+  std::size_t bytes() const { return (values_.size() + own_by_leaf_.size()) * sizeof(double); }
 
  private:
   SymmetricSums() = default;
 
-  AlignedVector<double> values_;  // [leaf][width], or the same bits as words, see SymmetricKernels
+  AlignedVector<double> values_;  // [leaf][width], or the same bits in planes, see SymmetricKernels
+  AlignedVector<double> own_by_leaf_;  // [leaf] for single rows, if values_ are in planes
   std::size_t width_ = 1;
 };
 

@@ -492,3 +492,32 @@ def test_averages_of_several_classes_are_over_rounds():
     header = {"classes": np.arange(3), "aggregation": "mean", "tree_output": np.arange(6) % 3}
     forest = complete_forest(6, 2, 6, 1, base_score=np.zeros(3), **header)
     assert_equals_reference(forest, RNG.normal(size=(50, 6)).astype(np.float32))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_indicators_of_missing_values_beside_thresholds(dtype):
+    """A node that asks only whether a value is missing reads a column of its own."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(900, 3)).astype(dtype)
+    rows[rng.random(900) < 0.3, 0] = np.nan
+    rows[:3, 0] = np.inf, -np.inf, np.finfo(np.float32).max
+    n_nodes = 2**9 - 1
+    inner = np.arange(n_nodes) < n_nodes // 2
+    feature = np.where(inner, rng.integers(0, 3, n_nodes), -1)
+    threshold = np.where(rng.random(n_nodes) < 0.3, np.inf, rng.normal(size=n_nodes))
+    asks_missing = (feature == 0) & np.isinf(threshold)
+    assert asks_missing.any()
+    tree = {
+        "feature": feature,
+        "threshold": np.where(asks_missing & (np.arange(n_nodes) % 2 == 0), -np.inf, threshold),
+        "left": np.where(inner, 2 * np.arange(n_nodes) + 1, -1),
+        "right": np.where(inner, 2 * np.arange(n_nodes) + 2, -1),
+        "value": np.column_stack([np.arange(n_nodes), n_nodes - np.arange(n_nodes)]) / n_nodes,
+        "default_left": np.where(asks_missing, np.arange(n_nodes) % 2 == 0, rng.random(n_nodes) < 0.5),
+    }
+    forest = Forest.from_trees([tree, tree]).replace(input_dtype=np.dtype(dtype).name)
+    assert forest.engine.loop == "walked"
+    np.testing.assert_array_equal(forest.apply(rows), reference.apply(forest, rows))
+    np.testing.assert_array_equal(forest.predict(rows), reference.predict(forest, rows))
+    for row in rows[:40]:
+        assert forest.predict(row)[0] == reference.predict(forest, row[None])[0]

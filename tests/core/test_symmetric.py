@@ -14,7 +14,7 @@ from scurry.forest import reference
 from support.strategies import SPECIAL, adversarial_rows, symmetric_forest
 
 TESTS = Path(__file__).parents[1]
-LEVELS = ("portable", "avx2", "avx512")
+LEVELS = ("portable", "avx2", "avx512-plain", "avx512")
 RNG = np.random.default_rng(0)
 
 

@@ -345,6 +345,42 @@ def test_the_rows_of_a_request_are_one_query():
     assert model.time_row() > 0
 
 
+def test_statistics_of_combinations_are_computed_of_a_request():
+    cb = pytest.importorskip("catboost")
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"x": rng.normal(size=400)})
+    for name in ("city", "shop"):
+        frame[name] = rng.choice([f"{name} {at}" for at in range(6)], 400)
+    y = (frame.x > 0) ^ (frame.city < "city 3") ^ (frame.shop < "shop 2")
+    source = cb.CatBoostClassifier(
+        iterations=20,
+        depth=4,
+        learning_rate=0.3,
+        one_hot_max_size=2,
+        max_ctr_complexity=2,
+        model_size_reg=0,
+        cat_features=["city", "shop"],
+        random_seed=0,
+        verbose=0,
+        allow_writing_files=False,
+    ).fit(frame, y.astype(int))
+    forest = scurry.from_model(source, categories={name: frame[name].unique() for name in ("city", "shop")})
+    assert forest.front is not None
+    assert forest.n_given < forest.n_features
+    model = ServedModel(scurry.Predictor.full(forest))
+    assert [given["name"] for given in model.metadata()["inputs"]] == ["x", "city", "shop"]
+    frame.loc[7, "shop"] = "never seen"
+    given = [
+        tensor("x", "FP64", frame.x.tolist()),
+        tensor("city", "BYTES", frame.city.tolist()),
+        tensor("shop", "BYTES", frame.shop.tolist()),
+    ]
+    found = score(model, given, ["label", "probability"])
+    assert found["label"]["data"] == source.predict(frame).tolist()
+    assert np.reshape(found["probability"]["data"], (-1, 2)).tolist() == forest.predict_proba(frame).tolist()
+    assert model.read_rows(given).n_unknown == {"shop": 1}
+
+
 ROW_S = 1e-4
 
 

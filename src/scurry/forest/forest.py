@@ -434,10 +434,10 @@ class Forest(StoredForest):
         -------
         array of shape (n_rows,)
         """
-        if (
-            type(X) is not np.ndarray
-            and (answers := in_blocks(X, lambda rows: self.predict(rows, n_threads))) is not None
-        ):
+        if type(X) is np.ndarray:
+            if (answer := self._row_answer(X)) is not None:
+                return self._array_of(answer)
+        elif (answers := in_blocks(X, lambda rows: self.predict(rows, n_threads))) is not None:
             return answers
         X = self.engine_rows(X)
         if self.wrapper is not None and self.wrapper.decides:
@@ -508,6 +508,21 @@ class Forest(StoredForest):
         """
         call = RowCall.of(self, answer, self.predict, self.predict_proba)
         return self.engine.one_row(call.answer, **call.options)
+
+    @cached_property
+    def _row_answer(self) -> Callable[[NDArray[Any]], int | float | None]:
+        """What native code answers for one row of floats; None for all other arrays, which `predict` reads itself."""
+        call = RowCall.of(self, "label", self.predict, self.predict_proba)
+        return self.engine.one_row(call.answer, **(call.options | {"labels": None, "otherwise": lambda _: None}))
+
+    def _array_of(self, answer: int | float) -> NDArray[Any]:
+        if self.classes is None:
+            values = np.empty(1)
+            values[0] = answer
+            return values
+        labels = np.empty(1, np.int64)
+        labels[0] = answer
+        return self.decode(labels)
 
     def scores(self, X: Any, n_threads: int | None = 1) -> NDArray[np.float64]:
         """Return the scores before the link: margins of a boosted model, mean leaf values of a forest.

@@ -64,6 +64,8 @@ def for_engine(forest: ForestFields, X: Any, find_ranks: Callable[[], _core.Byte
     find_ranks : callable
         Returns what makes values bytes, or None if the forest does not take bytes; called for tables only.
     """
+    if type(X) is np.ndarray:
+        return as_rows(forest, X)
     kind = type(X)  # looked at instead of X: frames take long to say that they have no such attribute
     is_table = (
         hasattr(kind, "__len__") and not issubclass(kind, np.ndarray | list | tuple) and not hasattr(kind, "tocsr")

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from scurry.checks import check_count
 from scurry.errors import InputError
-from scurry.forest import CodedRows, Forest, RawRows, as_rows
+from scurry.forest import CodedRows, Combinations, Forest, RawRows, as_rows
 from scurry.monitoring import Watch
 from scurry.predictor import Predictor
 from scurry.runners.runner import STOP_REASONS, Run
@@ -434,7 +434,8 @@ class ServedModel:
                 "service",
                 argument="model",
             )
-        forest.refuse_front("be served")
+        if not isinstance(forest.front, Combinations):  # which are computed of codes alone
+            forest.refuse_front("be served")
         raw = RawRows() if forest.raw_rows is None else forest.raw_rows
         self.predictor, self.forest, self.by_step = predictor, forest, predictor.plan.by_step
         # Which documents leave a ranking depends on the others, so the rows of a request are one query.
@@ -446,7 +447,7 @@ class ServedModel:
                 raise InputError("min_steps needs an anytime plan; other plans always finish", argument="min_steps")
         self.min_steps = min(max(self.n_steps // 10, 1) if min_steps is None else min_steps, self.n_steps)
         self.min_share = self.min_steps / self.n_steps if self.n_steps else 1.0
-        self._names = None if forest.feature_names is None else tuple(forest.feature_names)
+        self._names = None if forest.feature_names is None else tuple(forest.feature_names[: forest.n_given])
         self._categories = {
             feature: _Categories(
                 str(forest.name_of(feature)),
@@ -486,7 +487,7 @@ class ServedModel:
         number = "FP32" if self.forest.input_dtype == "float32" else "FP64"
         inputs: list[dict[str, object]]
         if self._names is None:
-            inputs = [{"name": "rows", "datatype": number, "shape": [-1, self.forest.n_features]}]
+            inputs = [{"name": "rows", "datatype": number, "shape": [-1, self.forest.n_given]}]
         else:
             datatypes = {feature: column.datatype for feature, column in self._categories.items()}
             inputs = [
@@ -532,8 +533,8 @@ class ServedModel:
         if tensor.datatype == "BYTES":
             raise InputError("a matrix holds numbers; send text as one input of datatype BYTES for each column")
         given = tensor.numbers().reshape(tensor.shape)
-        if given.shape[1] != self.forest.n_features:
-            raise InputError(f"the shape must be [rows, {self.forest.n_features}], got {list(tensor.shape)}")
+        if given.shape[1] != self.forest.n_given:
+            raise InputError(f"the shape must be [rows, {self.forest.n_given}], got {list(tensor.shape)}")
         matrix = as_rows(self.forest, given.astype(np.float32) if given.dtype == np.float16 else given)
         n_unknown: Counter[str] = Counter()
         for feature, column in self._categories.items():
@@ -546,9 +547,7 @@ class ServedModel:
 
     def _read_columns(self, tensors: Sequence[Tensor]) -> Rows:
         if self._names is None:
-            raise InputError(
-                f"the model has no column names; send one matrix of shape [rows, {self.forest.n_features}]"
-            )
+            raise InputError(f"the model has no column names; send one matrix of shape [rows, {self.forest.n_given}]")
         by_name = {tensor.name: tensor for tensor in tensors}
         if len(by_name) < len(tensors):
             repeated = next(name for name, n in Counter(tensor.name for tensor in tensors).items() if n > 1)
@@ -558,7 +557,7 @@ class ServedModel:
         if absent:
             raise InputError(
                 f"{len(absent)} of the model's columns are missing: {', '.join(map(repr, absent[:10]))}; send one "
-                f"input for each column, or one matrix of shape [rows, {self.forest.n_features}]"
+                f"input for each column, or one matrix of shape [rows, {self.forest.n_given}]"
             )
         chosen = [by_name[name] for name in self._names]
         n_rows = chosen[0].shape[0]
@@ -578,7 +577,9 @@ class ServedModel:
                     self.forest.raw_rows.refuse(tensor.numbers().dtype, f"input {tensor.name!r}")
                 with np.errstate(over="ignore"):
                     matrix[:, feature] = tensor.numbers()
-        return Rows(matrix.view(CodedRows) if self.forest.encode_numbers else matrix, +n_unknown)
+        if isinstance(self.forest.front, Combinations):
+            matrix = self.forest.front.extend(matrix)
+        return Rows(matrix.view(CodedRows) if self.forest.is_encoded else matrix, +n_unknown)
 
     def score(
         self, rows: NDArray[Any], outputs: Sequence[str], max_steps: int | None, time_us: float
