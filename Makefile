@@ -9,7 +9,7 @@ SANITIZED := tests/core tests/forest/files tests/monitoring tests/stopping tests
 # Folders whose tests need no extra but fit, and modules whose docstrings need no other.
 PLAIN := tests/core tests/growing tests/orders tests/stopping tests/test_import.py tests/plan \
   $(addprefix src/scurry/,estimators forest growing orders predictor.py pruning runners stopping verbs)
-KERNEL_TESTS := tests/core tests/runners tests/stopping
+ISA_TESTS ?= tests
 CORE := $(wildcard core/*/*.cc core/*/*.h) CMakeLists.txt pyproject.toml
 CROSS := g++-aarch64-linux-gnu qemu-user-static
 EMULATION := gcc-arm-none-eabi qemu-system-arm gcc-riscv64-unknown-elf qemu-system-misc
@@ -31,8 +31,8 @@ test: lint  ## Run lint and all tests except the slow and the embedded ones.
 	$(BIN)/pytest -n 2 $(QUICK)
 
 # On a better processor: what others run there is these kernels.
-test-isa: $(VENV)/.built  ## Run the tests of kernels, runners and stop rules with the portable and the AVX2 kernels.
-	for level in portable avx2; do SCURRY_ISA=$$level $(BIN)/pytest -n 2 $(QUICK) $(KERNEL_TESTS) || exit 1; done
+test-isa: $(VENV)/.built  ## Run all tests except the slow and the embedded ones with the portable and the AVX2 kernels.
+	for level in portable avx2; do SCURRY_ISA=$$level $(BIN)/pytest -n 2 $(QUICK) $(ISA_TESTS) || exit 1; done
 
 test-slow: $(VENV)/.built  ## Run the slow tests.
 	$(BIN)/pytest -m slow -q

@@ -11,6 +11,7 @@ loaded machine ``--cpu-time`` counts the time a process runs, not the time it wa
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
 import time
 import warnings
@@ -73,6 +74,8 @@ def main() -> None:
     for name in arguments.cases:
         try:
             case = CASES[name](arguments.seed)
+            if arguments.max_disagreement is not None:
+                case = dataclasses.replace(case, max_disagreement=arguments.max_disagreement)
         except ScurryError as error:
             report.say(f"{name} skipped: {error}")
         else:
@@ -86,6 +89,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=25, metavar="N", help="of which the best counts")
     parser.add_argument("--quick", action="store_true", help="five rounds: for trying out, not for figures")
     parser.add_argument("--seed", type=int, default=0, help="of the split of rows, the forest and the order of trees")
+    parser.add_argument("--max-disagreement", type=float, metavar="SHARE", help="another one than the case's own")
     parser.add_argument("--cpu-time", action="store_true", help="for a loaded machine")
     arguments = parser.parse_args()
     if arguments.quick:

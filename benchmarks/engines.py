@@ -345,7 +345,7 @@ class Tl2cgen(Engine):
     """The model as C code of tl2cgen, compiled by gcc, if that takes no more than MAX_COMPILE_S."""
 
     name = "tl2cgen"
-    MAX_COMPILE_S = 120
+    MAX_COMPILE_S = 60
 
     def __init__(self, model: Any) -> None:
         import tl2cgen

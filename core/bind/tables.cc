@@ -21,6 +21,7 @@ using namespace nb::literals;
 namespace {
 
 constexpr std::size_t kFewValues = 4096;  // are read faster than the interpreter lock is released
+constexpr std::size_t kAhead = 12;  // rows: objects lie anywhere in memory, so they are asked for before they are read
 constexpr std::array kProblems = {"none",    "code or value", "text of number", "number of text",
                                   "rounded", "no list",       "not numeric",    "other type"};
 
@@ -212,12 +213,21 @@ template <class Out>
 Failure read_objects(const Column& column, const Reading& reading, bool codes, Out* out) {
   const Categories& categories = *reading.categories;
   const auto* at = static_cast<const char*>(column.values);
+  const auto object_at = [](const char* place) {
+    PyObject* object = nullptr;
+    std::memcpy(&object, place, sizeof object);
+    return object;
+  };
   RecentTexts recent;
   bool has_texts = false;
   nb::object number;
   for (std::size_t row = 0; row < column.n_rows; ++row, at += column.stride) {
-    PyObject* object = nullptr;
-    std::memcpy(&object, at, sizeof object);
+    if (row + kAhead < column.n_rows) {
+      const PyObject* next = object_at(at + static_cast<std::ptrdiff_t>(kAhead) * column.stride);
+      __builtin_prefetch(next);
+      __builtin_prefetch(next + 3);  // where the bytes of a str are: behind 40 of its own
+    }
+    PyObject* object = object_at(at);
     double code = kNoCode;
     if (PyUnicode_Check(object)) {
       has_texts = true;

@@ -36,6 +36,7 @@ struct Block {
   std::size_t n;     // a multiple of kChunk with columns, else of kLanes; there is space for whole chunks
   bool has_missing;  // some row needs the nodes' marks
   Ranks ranks{};     // null if it does not pay
+  std::uint32_t n_walked = 0;  // levels that are walked already: the nodes reached are where the payloads will be
 
   bool has_columns() const { return by_column != nullptr || ranks.of_rows != nullptr; }
   void drop_columns() {
@@ -286,6 +287,7 @@ struct SlicedKernels {
   std::size_t max_row_ranks;  // columns that walk_row looks up in registers, 0: it must not be called
   bool leaves_are_words;      // what add_floats and add_doubles want
   bool says_left;             // the bit of a test is set for rows that go left
+  std::size_t ranking_of_top;  // how much ranking (RankedColumns::work) slicing the top of a tree is worth: measured
 };
 
 constexpr std::size_t kLaneTrees = 16;  // trees over which sums of 16 bits run

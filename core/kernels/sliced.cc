@@ -156,6 +156,12 @@ void add_trees(std::span<const SlicedTree> trees, const SlicedProgram& program, 
 
 #endif
 
+#if defined(__AVX512F__)
+constexpr std::size_t kRankingOfTop = 3;
+#else
+constexpr std::size_t kRankingOfTop = 2;  // rows are ranked one by one
+#endif
+
 #if defined(__AVX2__)
 
 // Follows the paths of many trees at once, through the outcomes of their tests. These are long in memory when they are
@@ -197,6 +203,6 @@ void walk_row(std::span<const RowTests>, const u8*, std::size_t, const u32*, u32
 }  // namespace
 
 const SlicedKernels kSlicedKernels = {walk,     add_trees<float>, add_trees<double>, walk_row, kMostRowRanks,
-                                      kLeavesAreWords, kSaysLeft};
+                                      kLeavesAreWords, kSaysLeft, kRankingOfTop};
 
 }  // namespace scurry::SCURRY_ISA

@@ -142,7 +142,9 @@ inline void descend_block(const Walk<Node>& walk, const Tree& tree, const Block&
   const Node* nodes = walk.nodes + tree.first;
   constexpr bool kMissing = kTests != Tests::kNumbers;
   u32 top = std::min(tree.top, levels);
-  if (kTestsByColumn && block.by_column != nullptr) {
+  if (block.n_walked > 0) {
+    top = std::min(block.n_walked, levels);
+  } else if (kTestsByColumn && block.by_column != nullptr) {
     walk_top<Node, kMissing>(walk, nodes, top, block, out);
   } else if constexpr (kInRegisters<Node, kStride>) {
     top = std::min(top, register_levels(kStride));

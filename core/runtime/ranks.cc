@@ -124,6 +124,12 @@ std::size_t RankedColumns::bytes() const {
          (thresholds_.size() + category_bits_.size()) * sizeof(std::uint32_t);
 }
 
+std::size_t RankedColumns::work() const {
+  std::size_t work = 0;
+  for (const RankColumn& column : columns_) work += 1 + static_cast<std::size_t>(std::bit_width(column.n_thresholds));
+  return work;
+}
+
 void RankedColumns::rank(const Block& block, std::size_t key_stride, std::uint8_t* ranks, std::size_t stride) const {
   kernels().ranks.rank(ranking(), block.by_row, key_stride, block.n, ranks, stride);
 }

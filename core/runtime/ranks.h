@@ -41,6 +41,8 @@ class RankedColumns {
   std::size_t size() const { return columns_.size(); }
   bool has_categories() const { return has_categories_; }
   std::size_t bytes() const;
+  // What ranking a row takes: one for reading a value, and one for each time that its thresholds are halved.
+  std::size_t work() const;
   // The column of keys that a test reads, and the key above which it says yes; not of a set.
   std::uint32_t column_of(const RankTest& test) const { return columns_[test.column].column; }
   std::uint32_t key_of(const RankTest& test) const { return thresholds_[columns_[test.column].first + test.least - 1]; }

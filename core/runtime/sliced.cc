@@ -23,8 +23,8 @@ constexpr std::uint8_t kZeros = 0, kOnes = 1, kFirstTest = 2, kAny = 0xFF;
 template <class Node>
 class Sliced::Lowering {
  public:
-  Lowering(std::span<const Node> nodes, const Trees& trees, const Columns& columns, Sliced& out)
-      : nodes_(nodes), trees_(trees), columns_(columns), out_(out) {}
+  Lowering(std::span<const Node> nodes, const Trees& trees, const Columns& columns, Sliced& out, bool tops)
+      : nodes_(nodes), trees_(trees), columns_(columns), out_(out), tops_(tops) {}
 
   // Returns whether all trees are small enough.
   bool read() {
@@ -50,9 +50,15 @@ class Sliced::Lowering {
   using Planes = std::array<std::uint8_t, kMaxPlanes>;
 
   bool read(const Tree& tree) {
-    if (tree.depth >= kMaxSlicedLeaves) return false;  // what follows would recurse too deeply
-    if (!count_leaves(tree)) return false;
-    slice_of_node_.resize(n_leaves_.size());
+    root_ = tree.first;
+    if (tops_) {
+      find_end_of_top(tree);
+    } else {
+      if (tree.depth >= kMaxSlicedLeaves) return false;  // what follows would recurse too deeply
+      end_ = tree.index + 1 < trees_.trees().size() ? trees_.trees()[tree.index + 1].first : nodes_.size();
+    }
+    if (!count_leaves()) return false;
+    slice_of_node_.resize(end_);
     SlicedTree lowered{};
     lowered.first_test = static_cast<std::uint32_t>(questions.size() - n_set_tests_);
     lowered.first_set_test = static_cast<std::uint32_t>(n_set_tests_);
@@ -85,7 +91,21 @@ class Sliced::Lowering {
     return true;
   }
 
-  bool is_leaf(std::size_t at) const { return nodes_[at].left == 0; }
+  // Trees lie level by level: finds where the last level of the top begins and ends. Its nodes are the leaves.
+  void find_end_of_top(const Tree& tree) {
+    first_below_ = tree.first;
+    end_ = tree.first + 1;
+    for (std::uint32_t level = 0; level < kTopLevels && first_below_ < end_; ++level) {
+      const std::size_t begin = first_below_;
+      first_below_ = end_;
+      for (std::size_t at = begin; at < first_below_; ++at) end_ += nodes_[at].left != 0 ? 2 : 0;
+    }
+  }
+
+  bool is_leaf(std::size_t at) const { return nodes_[at].left == 0 || (tops_ && at >= first_below_); }
+  std::uint32_t payload_of(std::size_t leaf) const {
+    return tops_ ? static_cast<std::uint32_t>(leaf - root_) : nodes_[leaf].key;
+  }
   // A split of the heap above a leaf, which sends all rows to the left.
   bool is_filler(std::size_t at) const { return nodes_[at].column == columns_.pad(); }
   // The children in the order of their leaves' numbers: those of the rows whose bit is not set come first.
@@ -98,23 +118,24 @@ class Sliced::Lowering {
   }
 
   // Counts the leaves below every node of a tree, a leaf below a filler once. Returns whether there are few enough.
-  bool count_leaves(const Tree& tree) {
-    const std::size_t end = tree.index + 1 < trees_.trees().size() ? trees_.trees()[tree.index + 1].first : nodes_.size();
-    n_leaves_.resize(end);
-    for (std::size_t at = end; at-- > tree.first;) {
+  bool count_leaves() {
+    n_leaves_.resize(end_ - root_);
+    for (std::size_t at = end_; at-- > root_;) {
       const std::size_t left = at + nodes_[at].left;
-      const std::size_t n = is_leaf(at)      ? 1
-                            : is_filler(at) ? n_leaves_[left]
-                                            : std::size_t{n_leaves_[left]} + n_leaves_[left + 1];
+      const std::size_t n = is_leaf(at)     ? 1
+                            : is_filler(at) ? n_leaves(left)
+                                            : std::size_t{n_leaves(left)} + n_leaves(left + 1);
       if (n > kMaxSlicedLeaves) return false;
-      n_leaves_[at] = static_cast<std::uint8_t>(n);
+      n_leaves_[at - root_] = static_cast<std::uint8_t>(n);
     }
     return true;
   }
 
+  std::uint8_t n_leaves(std::size_t at) const { return n_leaves_[at - root_]; }
+
   // Which child is evaluated first: the larger one, so that few slices wait for the other one.
   bool set_first(std::size_t at) const {
-    return n_leaves_[child(at, true)] > n_leaves_[child(at, false)];
+    return n_leaves(child(at, true)) > n_leaves(child(at, false));
   }
 
   // Appends the nodes that ask something, in the order in which select() reads their answers.
@@ -163,11 +184,11 @@ class Sliced::Lowering {
     if (is_leaf(at)) {
       std::size_t n_open = 0;
       while (low % (2u << n_open) == 0 && low + (2u << n_open) <= high) ++n_open;
-      std::fill_n(payloads + low, std::size_t{1} << n_open, nodes_[at].key);
+      std::fill_n(payloads + low, std::size_t{1} << n_open, payload_of(at));
       for (std::size_t i = 0; i < kMaxPlanes; ++i) made[i] = i < n_open ? kAny : (low >> i) & 1 ? kOnes : kZeros;
       return made;
     }
-    const std::size_t first = low + n_leaves_[child(at, false)], last = high - n_leaves_[child(at, true)];
+    const std::size_t first = low + n_leaves(child(at, false)), last = high - n_leaves(child(at, true));
     std::size_t step = kMaxSlicedLeaves;
     while (last / step * step < first) step /= 2;
     const std::size_t middle = last / step * step;
@@ -212,21 +233,33 @@ class Sliced::Lowering {
   const Trees& trees_;
   const Columns& columns_;
   Sliced& out_;
+  const bool tops_;
+  std::size_t root_ = 0, first_below_ = 0, end_ = 0;  // of the tree that is read
   std::vector<std::uint8_t> free_;
-  std::vector<std::uint8_t> slice_of_node_, n_leaves_;  // by node, of the trees read so far
+  std::vector<std::uint8_t> slice_of_node_;  // by node of all trees
+  std::vector<std::uint8_t> n_leaves_;       // by node of this tree
   std::size_t n_set_tests_ = 0;
   std::uint8_t n_slices_ = 0, first_free_ = 0;
 };
 
 std::optional<Sliced> Sliced::find(const Trees& trees, const Columns& columns) {
+  return find(trees, columns, std::min(kMaxColumns, kMaxColumnsPerTree * trees.trees().size()), false);
+}
+
+std::optional<Sliced> Sliced::find_tops(const Trees& trees, const Columns& columns) {
+  if (columns.has_categories()) return std::nullopt;
+  return find(trees, columns, kMaxColumns, true);
+}
+
+std::optional<Sliced> Sliced::find(const Trees& trees, const Columns& columns, std::size_t max_columns, bool tops) {
   std::optional<Sliced> found(std::in_place);
   const auto lower = [&]<class Node>(std::span<const Node> nodes) {
-    Lowering<Node> lowering(nodes, trees, columns, *found);
+    Lowering<Node> lowering(nodes, trees, columns, *found, tops);
     if (!lowering.read()) return false;
-    found->ranks_ = RankedColumns::make(lowering.questions, trees.category_bits(),
-                                        std::min(kMaxColumns, kMaxColumnsPerTree * trees.trees().size()),
-                                        found->tests_, &found->set_tests_);
+    found->ranks_ = RankedColumns::make(lowering.questions, trees.category_bits(), max_columns, found->tests_,
+                                        &found->set_tests_);
     if (!found->ranks_) return false;
+    if (tops) return found->ranks_->work() <= kernels().sliced.ranking_of_top * trees.trees().size();
     const std::size_t max_row_ranks = kernels().sliced.max_row_ranks;
     if (max_row_ranks > 0 && found->ranks_->size() <= max_row_ranks) lowering.make_heaps();
     return true;

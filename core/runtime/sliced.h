@@ -35,6 +35,9 @@ class Sliced {
  public:
   // Nothing if some tree has too many leaves, or if making ranks would take longer than it saves.
   static std::optional<Sliced> find(const Trees& trees, const Columns& columns);
+  // The top kTopLevels levels of trees, whatever their size: payloads are the places of nodes in their trees.
+  static std::optional<Sliced> find_tops(const Trees& trees, const Columns& columns);
+  static constexpr std::uint32_t kTopLevels = 6;  // so that there are no more nodes below than leaves have numbers
 
   const RankedColumns& ranks() const { return *ranks_; }
   const std::vector<SlicedTree>& trees() const { return trees_; }
@@ -53,6 +56,8 @@ class Sliced {
  private:
   template <class Node>
   class Lowering;
+
+  static std::optional<Sliced> find(const Trees& trees, const Columns& columns, std::size_t max_columns, bool tops);
 
   std::vector<SlicedTree> trees_;
   std::vector<RankTest> tests_;

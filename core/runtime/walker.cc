@@ -78,6 +78,7 @@ Walker::Lowered::Lowered(const ForestView& forest, const EngineParts& parts, Pay
 void Walker::Lowered::begin_walks() {
   narrow = walk_of(trees.narrow(), trees, columns);
   wide = walk_of(trees.wide(), trees, columns);
+  if (!symmetric && !sliced) tops = Sliced::find_tops(trees, columns);
 }
 
 Walker::Walker(const ForestView& forest, Leaves leaves) {
@@ -153,7 +154,8 @@ void Walker::store(StoredEngine& out) const {
 }
 
 std::size_t Walker::bytes_of_lowered() const {
-  return lowered_->trees.bytes() + (symmetric() ? symmetric()->bytes() : 0) + (sliced() ? sliced()->bytes() : 0);
+  const auto of = [](const auto& part) { return part ? part->bytes() : 0; };
+  return lowered_->trees.bytes() + of(symmetric()) + of(sliced()) + of(lowered_->tops);
 }
 
 std::size_t Walker::bytes() const {
@@ -204,12 +206,21 @@ bool Walker::worth_columns(std::size_t n) const {
 }
 
 void Walker::index_columns(Scratch& scratch) const {
-  const RankedColumns* by = ranked();
-  if (by == nullptr) return index_keys(scratch);
+  if (const RankedColumns* by = ranked()) return make_ranks(*by, scratch);
+  index_keys(scratch);
+}
+
+void Walker::index_for_all(Scratch& scratch) const {
+  if (!lowered_->tops) return index_columns(scratch);
+  make_ranks(lowered_->tops->ranks(), scratch);
+  scratch.block.n_walked = Sliced::kTopLevels;
+}
+
+void Walker::make_ranks(const RankedColumns& by, Scratch& scratch) const {
   const std::size_t stride = scratch.block.n + kChunk;  // padded for the same reason
-  std::uint8_t* ranks = grow_to(scratch.ranks, stride * by->size());
-  by->rank(scratch.block, columns().stride(), ranks, stride);
-  scratch.block.ranks = {ranks, stride, by->size()};
+  std::uint8_t* ranks = grow_to(scratch.ranks, stride * by.size());
+  by.rank(scratch.block, columns().stride(), ranks, stride);
+  scratch.block.ranks = {ranks, stride, by.size()};
 }
 
 void Walker::index_keys(Scratch& scratch) const {
@@ -229,8 +240,9 @@ void Walker::index_keys(Scratch& scratch) const {
 void Walker::walk(const Tree& tree, Scratch& scratch, std::uint32_t* payload) const {
   poll_interrupt_now_and_then();
   if (scratch.block.ranks.of_rows != nullptr) {
-    return symmetric() ? symmetric()->walk(tree.index, scratch.block, payload, of_leaf())
-                       : sliced()->walk(tree.index, scratch.block, payload, of_leaf());
+    if (symmetric()) return symmetric()->walk(tree.index, scratch.block, payload, of_leaf());
+    if (sliced()) return sliced()->walk(tree.index, scratch.block, payload, of_leaf());
+    lowered_->tops->walk(tree.index, scratch.block, payload);
   }
   std::uint32_t* rows = scratch.walk.data();
   if (lowered_->trees.is_wide()) {

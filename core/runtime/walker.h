@@ -59,6 +59,8 @@ class Walker {
   bool should_merge() const;
   // Which loop blocks of rows run through.
   const char* loop() const { return symmetric() ? "symmetric" : sliced() ? "sliced" : "walked"; }
+  // Whether the top levels of walked trees are sliced.
+  bool slices_tops() const { return lowered_->tops.has_value(); }
   // About how long evaluating a tree takes for each of n rows, compared with walking it in a batch.
   double cost_of_tree(std::size_t n) const;
   const std::optional<Symmetric>& symmetric() const { return lowered_->symmetric; }
@@ -78,6 +80,8 @@ class Walker {
   // Makes the by-column copy of the block that walks are fastest with: keys, or ranks in symmetric and sliced trees. It
   // pays from half a chunk of rows on.
   void index_columns(Scratch& scratch) const;
+  // The same for walks through all trees by all rows, whose top levels may then be sliced.
+  void index_for_all(Scratch& scratch) const;
   // Makes the copy of keys, which alone helps descend().
   void index_keys(Scratch& scratch) const;
   // payload[row] of the leaf each row of the block reaches in a tree.
@@ -120,10 +124,12 @@ class Walker {
     std::optional<Symmetric> symmetric;
     Trees trees;
     std::optional<Sliced> sliced;  // if they are not symmetric
+    std::optional<Sliced> tops;    // of trees that are walked
     Walk<NarrowNode> narrow;
     Walk<WideNode> wide;
   };
 
+  void make_ranks(const RankedColumns& by, Scratch& scratch) const;
   std::size_t block_rows(std::size_t row_bytes) const;
   std::size_t bytes_of_lowered() const;
   // Of n payloads of the lowered forest, makes those of this walker.

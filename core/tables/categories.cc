@@ -1,8 +1,10 @@
 #include "tables/categories.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <stdexcept>
 
 namespace scurry {
@@ -23,39 +25,40 @@ T load(const char* at) {
   return word;
 }
 
-// Calls visit with words that together hold all bytes of a text, some of them twice: no loop over single bytes. Stops
-// where visit returns false.
-template <class Visit>
-bool all_words(std::size_t size, Visit visit) {
+// Joins words that together hold all bytes of a text, some of them twice: no loop over single bytes. From 8 to 32 bytes
+// there are always four, so that texts of several lengths in a column leave the processor nothing to guess.
+template <class Word, class Join>
+std::uint64_t join_words(std::size_t size, Word word, Join join) {
+  const auto whole = [&](std::size_t at) { return word.template operator()<std::uint64_t>(at); };
+  const auto half = [&](std::size_t at) { return std::uint64_t{word.template operator()<std::uint32_t>(at)}; };
+  const auto byte = [&](std::size_t at) { return std::uint64_t{word.template operator()<std::uint8_t>(at)}; };
   if (size >= 8) {
-    for (std::size_t at = 0; at + 8 < size; at += 8) {
-      if (!visit([at](const char* text) { return load<std::uint64_t>(text + at); })) return false;
+    const std::size_t last = size - 8;
+    if (size <= 32) {
+      const std::uint64_t first = join(whole(0), whole(std::min<std::size_t>(8, last)));
+      return join(first, join(whole(std::max<std::size_t>(16, size) - 16), whole(last)));
     }
-    return visit([size](const char* text) { return load<std::uint64_t>(text + size - 8); });
+    std::uint64_t all = whole(0);
+    for (std::size_t at = 8; at < last; at += 8) all = join(all, whole(at));
+    return join(all, whole(last));
   }
-  if (size >= 4) {
-    return visit([size](const char* text) {
-      return std::uint64_t{load<std::uint32_t>(text)} << 32 | load<std::uint32_t>(text + size - 4);
-    });
-  }
-  if (size == 0) return true;
-  return visit([size](const char* text) {
-    const auto byte = [text](std::size_t at) { return std::uint64_t{static_cast<unsigned char>(text[at])}; };
-    return byte(0) << 16 | byte(size / 2) << 8 | byte(size - 1);
-  });
+  if (size >= 4) return half(0) << 32 | half(size - 4);
+  return size == 0 ? 0 : byte(0) << 16 | byte(size / 2) << 8 | byte(size - 1);
 }
 
 std::uint32_t hash_of(std::string_view text) {
-  std::uint64_t hash = text.size();
-  all_words(text.size(), [&](auto word) {
-    hash = mix(hash ^ word(text.data()));
-    return true;
-  });
+  const std::uint64_t joined = join_words(
+      text.size(), [text]<class T>(std::size_t at) { return load<T>(text.data() + at); },
+      [](std::uint64_t one, std::uint64_t other) {
+        return std::rotl(one * 0x9e3779b97f4a7c15u, 31) + other * 0xc2b2ae3d27d4eb4fu;
+      });
+  const std::uint64_t hash = mix(joined + text.size());
   return static_cast<std::uint32_t>(hash ^ hash >> 32);
 }
 
 bool are_equal(const char* one, const char* other, std::size_t size) {
-  return all_words(size, [&](auto word) { return word(one) == word(other); });
+  const auto differ = [=]<class T>(std::size_t at) { return static_cast<T>(load<T>(one + at) ^ load<T>(other + at)); };
+  return join_words(size, differ, std::bit_or<std::uint64_t>()) == 0;
 }
 
 std::size_t hash_of(Number number) {
@@ -74,14 +77,15 @@ std::int32_t Categories::next_code() {
   if (n_codes_ >= static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
     throw std::invalid_argument("too many categories");
   }
-  if (2 * (n_texts_ + 1) > texts_.size() || 2 * (n_numbers_ + 1) > numbers_.size()) grow();
+  if (4 * (n_texts_ + 1) > texts_.size() || 4 * (n_numbers_ + 1) > numbers_.size()) grow();
   return static_cast<std::int32_t>(n_codes_++);
 }
 
 void Categories::grow() {
-  std::vector<Text> texts(std::bit_ceil(std::max(kFewest, 4 * (n_texts_ + 1))));
-  std::vector<Entry> numbers(std::bit_ceil(std::max(kFewest, 4 * (n_numbers_ + 1))));
+  std::vector<Text> texts(std::bit_ceil(std::max(kFewest, 8 * (n_texts_ + 1))));
+  std::vector<Entry> numbers(std::bit_ceil(std::max(kFewest, 8 * (n_numbers_ + 1))));
   texts.swap(texts_);
+  text_mask_ = texts_.size() - 1;
   numbers.swap(numbers_);
   for (const Text& text : texts) {
     if (text.code >= 0) texts_[slot_of({bytes_.data() + text.begin, text.size}, text.hash)] = text;
@@ -93,8 +97,7 @@ void Categories::grow() {
 
 // The slot of a text, or the empty one where it would be.
 std::size_t Categories::slot_of(std::string_view text, std::uint32_t hash) const {
-  const std::size_t mask = texts_.size() - 1;
-  for (std::size_t slot = hash & mask;; slot = (slot + 1) & mask) {
+  for (std::size_t slot = hash & text_mask_;; slot = (slot + 1) & text_mask_) {
     const Text& held = texts_[slot];
     if (held.code < 0) return slot;
     if (held.hash == hash && held.size == text.size() &&

@@ -81,7 +81,8 @@ class Categories {
   std::size_t n_codes_ = 0, n_texts_ = 0, n_numbers_ = 0;
   bool has_rounded_ = false;
   std::string bytes_;           // of all texts
-  std::vector<Text> texts_;     // open addressing, a power of two, at most half full
+  std::size_t text_mask_ = 0;   // one less than there are slots
+  std::vector<Text> texts_;     // open addressing, a power of two, at most a quarter full
   std::vector<Entry> numbers_;  // likewise
 };
 

@@ -156,19 +156,49 @@ Trouble read_category_numbers(const Column& column, const Reading& reading, Out*
   return trouble;
 }
 
+// Calls visit(get), where get(row) is the text of a row.
+template <class Visit>
+auto with_texts(const Column& column, Visit visit) {
+  const auto between = [&]<class Offset>() {
+    return visit([&column, bytes = static_cast<const char*>(column.buffers[2])](std::size_t row) {
+      const auto begin = load<Offset>(column, row), end = load<Offset>(column, row + 1);
+      return std::string_view(bytes + begin, static_cast<std::size_t>(end - begin));
+    });
+  };
+  if (column.kind == ColumnKind::kText) return between.template operator()<std::int32_t>();
+  if (column.kind == ColumnKind::kLargeText) return between.template operator()<std::int64_t>();
+  // Up to 12 bytes are in the view itself; of longer texts it has the buffer and the place there. An index chooses, and
+  // no branch, which short and long texts in one column would make the processor guess.
+  return visit([&column](std::size_t row) {
+    const char* view = static_cast<const char*>(column.values) + 16 * (column.offset + row);
+    std::int32_t parts[4];
+    std::memcpy(parts, view, 16);
+    const auto size = static_cast<std::size_t>(parts[0]);
+    const std::ptrdiff_t is_long = size > 12;
+    const void* const here = view + 4;
+    const void* const* const places[] = {&here, column.buffers + 2};
+    return std::string_view(static_cast<const char*>(places[is_long][is_long * parts[2]]) + is_long * parts[3], size);
+  });
+}
+
 template <class Out>
 Trouble read_texts(const Column& column, const Reading& reading, Out* out) {
   const Categories& categories = *reading.categories;
   const double missing = null_code(reading, true);
-  for (std::size_t row = 0; row < column.n_rows; ++row) {
-    if (!column.is_valid(row)) {
-      out[row] = static_cast<Out>(missing);
-      continue;
+  Trouble trouble;
+  with_texts(column, [&](auto get) {
+    for (std::size_t row = 0; row < column.n_rows; ++row) {
+      if (!column.is_valid(row)) {
+        out[row] = static_cast<Out>(missing);
+      } else if (categories.has_texts()) {
+        out[row] = static_cast<Out>(categories.code_of(get(row)));
+      } else {
+        trouble = {Problem::kTextOfNumber, std::string(get(row)), 0.0};
+        return;
+      }
     }
-    if (!categories.has_texts()) return {Problem::kTextOfNumber, std::string(column.text(row)), 0.0};
-    out[row] = static_cast<Out>(categories.code_of(column.text(row)));
-  }
-  return {};
+  });
+  return trouble;
 }
 
 // A column whose categories are not known may hold nothing but missing values.
@@ -216,24 +246,6 @@ Trouble read_dictionary(const Column& column, Reading reading, Out* out) {
 }
 
 }  // namespace
-
-std::string_view Column::text(std::size_t row) const {
-  const char* bytes = kind == ColumnKind::kTextView ? nullptr : static_cast<const char*>(buffers[2]);
-  if (kind == ColumnKind::kText) {
-    const auto begin = load<std::int32_t>(*this, row), end = load<std::int32_t>(*this, row + 1);
-    return {bytes + begin, static_cast<std::size_t>(end - begin)};
-  }
-  if (kind == ColumnKind::kLargeText) {
-    const auto begin = load<std::int64_t>(*this, row), end = load<std::int64_t>(*this, row + 1);
-    return {bytes + begin, static_cast<std::size_t>(end - begin)};
-  }
-  // Up to 12 bytes are in the view itself; of longer texts it has the buffer and the place there.
-  const char* view = static_cast<const char*>(values) + 16 * (offset + row);
-  std::int32_t parts[4];
-  std::memcpy(parts, view, 16);
-  const auto size = static_cast<std::size_t>(parts[0]);
-  return {size <= 12 ? view + 4 : static_cast<const char*>(buffers[2 + parts[2]]) + parts[3], size};
-}
 
 ColumnKind column_kind(const ArrowSchema& schema) {
   static constexpr std::pair<std::string_view, ColumnKind> kFormats[] = {

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "tables/arrow.h"
 #include "tables/categories.h"
@@ -48,7 +47,6 @@ struct Column {
     return valid == nullptr || (valid[at >> 3] >> (at & 7) & 1) != 0;
   }
   bool is_text() const { return kind >= ColumnKind::kText && kind <= ColumnKind::kTextView; }
-  std::string_view text(std::size_t row) const;
 };
 
 ColumnKind column_kind(const ArrowSchema& schema);  // of the indices, where there is a dictionary

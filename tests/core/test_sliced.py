@@ -19,8 +19,8 @@ def rows_for(forest, n_rows):
     return rows
 
 
-def assert_same_bits(forest, rows):
-    assert forest.engine.loop == "sliced"
+def assert_same_bits(forest, rows, loop="sliced"):
+    assert forest.engine.loop == loop
     with np.errstate(over="ignore"):
         inputs = (rows, rows.astype(np.float32))
     for given in inputs:
@@ -137,6 +137,42 @@ def test_the_loop_is_chosen_by_the_trees():
     assert symmetric_forest(30, 5).engine.loop == "symmetric"
     # Six columns of ranks would take longer than three trees.
     assert ragged_forest(3, 20).engine.loop == "walked"
+
+
+@pytest.mark.parametrize("n_leaves", [65, 90, 300])
+@pytest.mark.parametrize("n_features", [1, 6])
+def test_tops_of_walked_trees(n_leaves, n_features):
+    """Trees that are too large are walked below their top six levels."""
+    forest = ragged_forest(60, n_leaves, n_features, seed=n_leaves)
+    assert forest.engine.slices_tops
+    assert_same_bits(forest, rows_for(forest, 1100), "walked")
+    assert_same_bits(forest, np.nan_to_num(rows_for(forest, 600)), "walked")
+
+
+def test_tops_of_small_and_large_trees():
+    """A leaf above the sixth level is reached, too, and thresholds of a feature may be more than a byte tells apart."""
+    n = 700
+    thresholds = np.sort(RNG.normal(size=n))
+    stumps = [
+        {"feature": [0, -1, -1], "threshold": [x, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+         "value": [[0.0], [x], [1.0]]}
+        for x in thresholds
+    ]  # fmt: skip
+    chain = {
+        "feature": [0 if at % 2 == 0 else -1 for at in range(200)] + [-1],
+        "threshold": [thresholds[3 * at // 2] if at % 2 == 0 else 0.0 for at in range(200)] + [0.0],
+        "left": [at + 1 if at % 2 == 0 else -1 for at in range(200)] + [-1],
+        "right": [at + 2 if at % 2 == 0 else -1 for at in range(200)] + [-1],
+        "value": RNG.normal(size=(201, 1)),
+    }
+    forest = scurry.Forest.from_trees([*stumps, chain], n_features=1, aggregation="sum")
+    assert forest.engine.slices_tops
+    assert_same_bits(forest, rows_for(forest, 700), "walked")
+
+
+def test_tops_are_walked_where_ranks_take_longer():
+    assert not ragged_forest(3, 100).engine.slices_tops
+    assert not ragged_forest(30, 64).engine.slices_tops  # whole trees are sliced
 
 
 def test_a_chain_of_any_length_is_walked():

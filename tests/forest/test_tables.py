@@ -145,6 +145,23 @@ def test_every_container_gives_the_codes_of_its_values(column, by_value, input_d
         np.testing.assert_array_equal(forest.encoder(table)(table), rows, err_msg=name)
 
 
+@pytest.mark.parametrize("size", [*range(1, 20), 31, 32, 33, 47, 63])
+def test_texts_that_differ_in_one_byte_are_told_apart(size):
+    plain = "a" * size
+    known = [plain, *(plain[:at] + "b" + plain[at + 1 :] for at in range(size))]
+    values = [*known, plain + "a", plain[:-1], *(text[:-1] + "c" for text in known)]
+    expected = [*range(len(known)), *[np.nan] * (len(values) - len(known))]
+    x = np.zeros(len(values))
+    texts = [pa.array(values, type_) for type_ in (pa.string(), pa.large_string(), pa.string_view())]
+    several = pa.chunked_array([texts[2][:2], texts[2][2:]])
+    for frame in (
+        *(pa.table({"x": x, "c": column}) for column in (*texts, several)),
+        pd.DataFrame({"x": x, "c": pd.Series(values, dtype=object)}),
+        pl.DataFrame({"x": x, "c": values}),
+    ):
+        np.testing.assert_array_equal(as_rows(forest_with(known), frame)[:, 1], expected)
+
+
 @pytest.mark.parametrize(
     "dtype",
     ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bool"],
