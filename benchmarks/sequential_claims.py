@@ -213,7 +213,7 @@ def _rule_claims() -> Iterator[Claim]:
         why = ""
         if max(n_drawn) > 2:
             n_more = sum(n > 2 for n in n_drawn)
-            why = f"{n_more} of {len(rules)} draw lots in up to {max(n_drawn)} states; so do optima of the paper's program"
+            why = f"{n_more} of {len(rules)} draw in up to {max(n_drawn)} states; so do optima of the paper's program"
         yield Claim(
             RULES,
             f"{method}: at most two θ are neither 0 nor 1, share of {len(rules)} rules",
