@@ -61,7 +61,7 @@ def read_ubjson(data: bytes) -> Any:
 
     Examples
     --------
-    >>> from scurry.importers.xgboost import ubjson
+    >>> from scurry.importers.xgboost import read_ubjson
     >>> read_ubjson(b"{U\x05depth[#U\x02U\x03U\x04U\x04nameSU\x06gbtree}")
     {'depth': [3, 4], 'name': 'gbtree'}
     """

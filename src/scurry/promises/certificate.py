@@ -543,6 +543,13 @@ class GroupTest:
         return cls(**data)
 
 
+def _measured_to_json(measured: Measurement) -> dict[str, Any]:
+    known = {"kind": measured.TAG} | asdict(measured)
+    if known.get("n_scored", 0) is None:  # not known of older files, whose digests stay as they were
+        del known["n_scored"]
+    return known
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Certificate:
     """How a plan came about, and the proof of its promise.
@@ -676,7 +683,7 @@ class Certificate:
         known = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NESTED}
         return known | {
             "promise": None if self.promise is None else self.promise.to_json(),
-            "measured": None if self.measured is None else {"kind": self.measured.TAG} | asdict(self.measured),
+            "measured": None if self.measured is None else _measured_to_json(self.measured),
             "rows": None if self.rows is None else self.rows.to_json(),
             "tests": [asdict(test) for test in self.tests],
         }

@@ -199,7 +199,7 @@ def _dependence_of_trees(forest: Forest, sample: Sample, trees: list[int]) -> fl
     pairs = [rng.choice(trees, 2, replace=False) for _ in range(_PAIRS)]
     used, columns = np.unique(pairs, return_inverse=True)
     some = np.zeros(sample.n_rows, np.bool_)
-    some[:: -(-sample.n_rows // _PAIRED_ROWS)] = True
+    some[:: -(-sample.n_rows // min(_PAIRED_ROWS, sample.max_gathered))] = True
     leaves = sample.where(some).mapped(partial(_leaves_in, forest, used)).gathered()
     return float(np.mean([dependence(leaves[:, one], leaves[:, other]) for one, other in columns.reshape(-1, 2)]))
 
