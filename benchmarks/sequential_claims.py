@@ -221,7 +221,6 @@ def _rule_claims() -> Iterator[Claim]:
             tuple(float(n <= 2) for n in n_drawn),
             "",
             why=why,
-            evidence=LINEAR if why else "",
         )
         yield Claim(
             RULES,
@@ -230,7 +229,6 @@ def _rule_claims() -> Iterator[Claim]:
             tuple(float(_is_symmetric(rule)) for rule in rules),
             "",
             why="neither are optima of the paper's program" if method == "minimax" else "",
-            evidence=LINEAR if method == "minimax" else "",
         )
     certain = _flat_rule("minimax", 0.0)
     steps = np.arange(N_TREES + 1)
