@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import fnmatch
+import functools
 import json
 import tempfile
 import time
@@ -43,9 +44,11 @@ def forests(folder: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     def boosted_rows() -> tuple[np.ndarray, np.ndarray]:
         return rows_and_labels(30_000)
 
+    @functools.cache
     def random_forest() -> Any:
         return RandomForestClassifier(175, random_state=0, n_jobs=2).fit(X, y)
 
+    @functools.cache
     def lightgbm() -> Any:
         import lightgbm
 
@@ -54,6 +57,7 @@ def forests(folder: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
             n_estimators=500, num_leaves=1000, min_child_samples=5, learning_rate=0.02, verbose=-1, random_state=0
         ).fit(X, y)
 
+    @functools.cache
     def xgboost() -> Any:
         import xgboost
 
@@ -62,6 +66,7 @@ def forests(folder: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
             n_estimators=350, max_leaves=1500, max_depth=0, grow_policy="lossguide", learning_rate=0.02, random_state=0
         ).fit(X, y)
 
+    @functools.cache
     def catboost() -> Any:
         import catboost
 
@@ -77,8 +82,11 @@ def forests(folder: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
 
         return call
 
-    def onnx_of(make: Callable[[], Any]) -> Callable[[], str]:
-        return saved(make, "forest.onnx", lambda model, path: scurry.export.to_onnx(scurry.from_model(model), path))
+    def onnx_of(make: Callable[[], Any], opset: int) -> Callable[[], str]:
+        def save(model: Any, path: str) -> object:
+            return scurry.export.to_onnx(scurry.from_model(model), path, opset=opset)
+
+        return saved(make, f"forest-{opset}.onnx", save)
 
     yield "scikit-learn RandomForest", random_forest
     yield "scikit-learn ExtraTrees", lambda: ExtraTreesClassifier(130, random_state=0, n_jobs=2).fit(X, y)
@@ -95,7 +103,8 @@ def forests(folder: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "XGBoost, UBJSON file", saved(xgboost, "xgboost.ubj", lambda model, path: model.save_model(path))
     yield "CatBoost", catboost
     yield "CatBoost, cbm file", saved(catboost, "catboost.cbm", lambda model, path: model.save_model(path))
-    yield "ONNX file of the RandomForest", onnx_of(random_forest)
+    yield "ONNX file of the RandomForest", onnx_of(random_forest, 5)
+    yield "ONNX file of the RandomForest, opset 3", onnx_of(random_forest, 3)
 
 
 def measure(model: Any, n_rounds: int) -> dict[str, Any]:
