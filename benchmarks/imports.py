@@ -52,6 +52,8 @@ def forests(folder: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     def lightgbm() -> Any:
         import lightgbm
 
+        if (saved_before := folder / "lightgbm.txt").exists():
+            return lightgbm.Booster(model_file=str(saved_before))
         X, y = boosted_rows()
         return lightgbm.LGBMClassifier(
             n_estimators=500, num_leaves=1000, min_child_samples=5, learning_rate=0.02, verbose=-1, random_state=0
@@ -76,9 +78,10 @@ def forests(folder: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
 
     def saved(make: Callable[[], Any], name: str, save: Callable[[Any, str], object]) -> Callable[[], str]:
         def call() -> str:
-            path = str(folder / name)
-            save(make(), path)
-            return path
+            path = folder / name
+            if not path.exists():
+                save(make(), str(path))
+            return str(path)
 
         return call
 
@@ -97,7 +100,10 @@ def forests(folder: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
         ).fit(*boosted_rows()),
     )
     yield "LightGBM", lightgbm
-    yield "LightGBM, text file", saved(lightgbm, "lightgbm.txt", lambda model, path: model.booster_.save_model(path))
+    yield (
+        "LightGBM, text file",
+        saved(lightgbm, "lightgbm.txt", lambda model, path: getattr(model, "booster_", model).save_model(path)),
+    )
     yield "XGBoost", xgboost
     yield "XGBoost, JSON file", saved(xgboost, "xgboost.json", lambda model, path: model.save_model(path))
     yield "XGBoost, UBJSON file", saved(xgboost, "xgboost.ubj", lambda model, path: model.save_model(path))
@@ -118,7 +124,7 @@ def measure(model: Any, n_rounds: int) -> dict[str, Any]:
     engine = time.process_time() - begun
     found = {"nodes": forest.n_nodes, "import, s": round(seconds, 2), "engine, s": round(engine, 2)}
     found["a million nodes, s"] = round(seconds * N_NODES / forest.n_nodes, 2)
-    if not isinstance(model, str):
+    if hasattr(model, "classes_"):
         X = rows_and_labels(12_000)[0][-2000:]
         found["differing labels"] = int((np.ravel(model.predict(X)) != forest.predict(X)).sum())
     return found
@@ -128,13 +134,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="*", help="Names of frameworks.")
+    parser.add_argument("--folder", type=Path, help="Where files of models are kept, and found again.")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     found: dict[str, Any] = json.loads(RESULT.read_text()) if RESULT.exists() else {"title": "Imports"}
     found |= {"date": str(datetime.date.today()), "commit": commit()}
     found["conditions"] = f"one process, least CPU time of {options.rounds} calls"
     with tempfile.TemporaryDirectory() as folder:
-        for name, make in forests(Path(folder)):
+        for name, make in forests(options.folder or Path(folder)):
             if fnmatch.fnmatch(name, options.only):
                 found[name] = measure(make(), options.rounds)
                 print(name, found[name], flush=True)

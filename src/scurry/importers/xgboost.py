@@ -35,6 +35,7 @@ from scurry import _core
 from scurry.errors import FormatError, InputError, UnsupportedModelError
 from scurry.forest import Forest
 from scurry.importers.outputs import choose_output
+from scurry.importers.texts import read_json
 
 _SCALARS = {ord(marker): struct.Struct(">" + code) for marker, code in zip("iUIlLdD", "bBhiqfd", strict=True)}
 _INTEGERS = frozenset(b"iUIlL")
@@ -276,7 +277,7 @@ def _parse(data: bytes) -> Any:
     if data[:1] == b"{" and data[1:2] in (b"i", b"U", b"I", b"l", b"L"):
         return read_ubjson(data)
     try:
-        return json.loads(data)
+        return read_json(data)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"this is neither JSON nor UBJSON: {error}") from error
 
