@@ -7,7 +7,6 @@ if nothing else were installed.
 
 import json
 import sys
-import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 from importlib.abc import MetaPathFinder
 from pathlib import Path
@@ -55,7 +54,7 @@ def predict_in_threads(files: list[Path]) -> None:
     with ThreadPoolExecutor(8) as pool:  # the first prediction, which lowers the trees, included
         answers = list(pool.map(lambda _: subject.predict(X), range(32)))
     assert all((labels == answers[0]).all() for labels in answers)
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    if "free-threading build" in sys.version:
         assert not sys._is_gil_enabled(), "importing scurry has switched the GIL on"
 
 
