@@ -15,13 +15,14 @@ import scurry
 from scurry import _core
 from scurry.plan import ExitRule
 from scurry.runners import exits as exit_run
-from scurry.runners import nodes, sentinels
-from scurry.runners.nodes import nodes_of, value_numbers
+from scurry.runners import sentinels
+from scurry.runners.exits import nodes_of
+from scurry.runners.sentinels import value_numbers
 
 
 @pytest.fixture(autouse=True)
 def share_small_forests_too(monkeypatch):
-    monkeypatch.setattr(nodes, "_SMALL_BYTES", 0)
+    monkeypatch.setattr(exit_run, "_SMALL_BYTES", 0)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,11 @@ def test_small_forests_are_copied_unless_a_file_holds_them(deep_forests, rows, m
     monkeypatch.undo()
     forest, X = deep_forests["two classes"], rows[0]
     predictor = scurry.early_exit(forest, X, max_disagreement=0.02, method="qwyc", random_state=0, confidence=None)
-    assert predictor._runner._native.shared_bytes == 0
+    own = predictor._runner._native
+    assert own.shared_bytes == 0
+    assert own.bytes <= forest.engine.node_bytes <= exit_run._SMALL_BYTES <= 2**20, (
+        "as the page about smaller files says"
+    )
     predictor.save(tmp_path / "p.scurry", engine=True)
     again = scurry.load(tmp_path / "p.scurry")
     np.testing.assert_array_equal(again.predict(X), predictor.predict(X))
