@@ -30,7 +30,9 @@ def read_json(data: bytes) -> Any:
     >>> read_json(b'{"depth":[3,4],"left":[' + 40 * b"1," + b"2]}")["left"].sum()
     np.int64(42)
     """
-    pieces, texts, done, at = [], [], 0, data.find(b'":[')
+    pieces: list[bytes] = []
+    texts: list[str] = []
+    done, at = 0, data.find(b'":[')
     while at >= 0:
         end = data.find(b"]", at)
         # A quote that is not behind a backslash ends a name here, or begins a text, which `json` will notice.
