@@ -224,7 +224,7 @@ def test_golden_stops_of_averages(case):
     n_rows, n_trees = tree_values.shape
     # Every row has leaves of its own. The prior is the golden case's, not that of these rows.
     values, nodes = tree_values.ravel(), np.arange(n_rows * n_trees).reshape(n_rows, n_trees)
-    family = mean_family(values, nodes, tree_values.mean(axis=1), case["eps"])
+    family = mean_family(values, nodes, tree_values.mean(axis=1), case["eps"], np.arange(2, n_trees))
     unit = values.max() / family.fit.lanes[values.argmax(), 0]
     square_unit = unit**2 / (family.fit.square[0] * family.fit.sentinels[0])
     family.known[:] = case["prior_weight"] * case["prior_variance"] / square_unit
