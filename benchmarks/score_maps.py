@@ -34,7 +34,7 @@ from jobs import run_jobs
 from report import RESULTS, commit
 from scurry.errors import InfeasibleError
 from scurry.evaluation import ScoreQuality, score_quality
-from scurry.runners import stops_of
+from scurry.runners.exits import stops_of
 
 PROMISES = (0.005, 0.001)
 # What is asked for: the largest loss of AUC, and the largest growth of log-loss.

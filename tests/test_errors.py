@@ -33,6 +33,7 @@ def test_nothing_else_is_defined():
     assert own == {
         "ScurryError",
         "InputError",
+        "ManyOutputsError",
         "UnsupportedModelError",
         "FormatError",
         "OutputError",

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.errors import InputError
+from scurry.errors import InputError, ManyOutputsError
 
 # A string, because numpy loads `numpy.random` at first use, which takes as long as a fifth of scurry.
 RandomState: TypeAlias = "int | np.random.Generator | np.random.RandomState | None"
@@ -40,6 +40,43 @@ def check_count(name: str, value: Any, smallest: int = 1, *, largest: float = 2*
     if count > largest:
         raise InputError(f"{name} can be at most {largest:,}, got {float_of(count):.3g}{hint}", argument=name)
     return count
+
+
+def check_output(output: int | None, n_outputs: int, kind: str, *, is_multilabel: bool = False) -> int:
+    """Return the number of the target that is wanted, of a model that may have several.
+
+    Parameters
+    ----------
+    output : int or None
+        What the caller asks for.
+    n_outputs : int
+        The targets of the model.
+    kind : str
+        What messages call it.
+    is_multilabel : bool
+        Whether the targets are labels, each of which a row has or has not.
+
+    Raises
+    ------
+    ManyOutputsError
+        If there are several, and none is chosen.
+    InputError
+        If there is no such target.
+
+    Examples
+    --------
+    >>> check_output(None, 1, "model"), check_output(2, 3, "model")
+    (0, 2)
+    """
+    if output is None:
+        if n_outputs > 1:
+            raise ManyOutputsError(kind, n_outputs, is_multilabel)
+        return 0
+    if check_count("output", output, 0) >= n_outputs:
+        raise InputError(
+            f"this {kind} has {n_outputs} targets: output must be below that, got {output}", argument="output"
+        )
+    return output
 
 
 def check_number(name: str, value: Any, *, above: float | None = None, hint: str = "") -> float:

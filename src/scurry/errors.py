@@ -18,6 +18,7 @@ __all__ = [
     "FormatError",
     "InfeasibleError",
     "InputError",
+    "ManyOutputsError",
     "MissingDependencyError",
     "MissingFileError",
     "OutputError",
@@ -75,6 +76,27 @@ class MissingFileError(InputError, FileNotFoundError):
 
 class UnsupportedModelError(ScurryError, TypeError):
     """The model, or a feature of it, cannot be imported exactly."""
+
+
+class ManyOutputsError(UnsupportedModelError):
+    """A model has several targets, and none is chosen.
+
+    Parameters
+    ----------
+    kind : str
+        What messages call the model.
+    n_outputs : int
+    is_multilabel : bool
+        Whether the targets are labels, each of which a row has or has not.
+    """
+
+    def __init__(self, kind: str, n_outputs: int, is_multilabel: bool) -> None:
+        super().__init__(
+            f"this {kind} predicts {n_outputs} targets at once, and a forest one; choose it by "
+            f"scurry.from_model(model, output=0), up to output={n_outputs - 1}, or import a forest for each by "
+            'scurry.from_model(model, output="all")'
+        )
+        self.n_outputs, self.is_multilabel = n_outputs, is_multilabel
 
 
 class FormatError(ScurryError, ValueError):

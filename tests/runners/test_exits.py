@@ -15,7 +15,7 @@ import scurry
 from scurry import Forest, _core
 from scurry.forest import reference
 from scurry.plan import ExitRule, LeaderRule, ScoreMap
-from scurry.runners import exits as exit_run
+from scurry.runners import runner
 from scurry.runners.exits import PackedVotes, ScoreScale, expected_map, native_map
 from support.strategies import complete_forest
 
@@ -76,7 +76,7 @@ def test_reasons_tell_rows_that_stopped_from_those_that_did_not(two_classes, thr
 def test_steps_are_the_depths_of_the_leaves_in_the_trees_asked(
     two_classes, three_classes, rows, n_at_once, monkeypatch
 ):
-    monkeypatch.setattr(exit_run, "_ROWS_AT_ONCE", n_at_once)
+    monkeypatch.setattr(runner, "_ROWS_AT_ONCE", n_at_once)
     X = rows[0][:60]
     for predictor in plans(two_classes, three_classes, rows[0]):
         forest, run = predictor.forest, predictor.run(X)

@@ -4,8 +4,16 @@ from scurry.forest.combinations import Combinations
 from scurry.forest.files.members import as_member
 from scurry.forest.forest import Forest
 from scurry.forest.front import Front, RawRows
-from scurry.forest.one_row import RowCall
-from scurry.forest.rows import as_rows, as_value, columns_read, float_columns, in_blocks, text_columns, thread_count
+from scurry.forest.rows import (
+    RowCall,
+    as_rows,
+    as_value,
+    columns_read,
+    float_columns,
+    in_blocks,
+    text_columns,
+    thread_count,
+)
 from scurry.forest.structure import (
     ARRAYS,
     MISSING_NAN,

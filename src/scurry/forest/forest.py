@@ -22,8 +22,7 @@ from scurry.forest.files.lowered import pack_lowered
 from scurry.forest.files.packed import Packed, StoredForest, average_leaves
 from scurry.forest.files.storage import container_bytes, container_of, write_container
 from scurry.forest.front import Front, RawRows
-from scurry.forest.one_row import RowCall
-from scurry.forest.rows import as_rows, for_engine, in_blocks, thread_count
+from scurry.forest.rows import RowCall, as_rows, for_engine, in_blocks, thread_count
 from scurry.forest.structure import (
     ARRAYS,
     HEADER,
@@ -355,7 +354,7 @@ class Forest(StoredForest):
 
     def most_of_trees(self, number_of: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> NDArray[np.float64]:
         """Return the largest number of the leaves of each tree, or 0; `number_of` makes them of `leaf_values`."""
-        values = self.engine_values if self.is_packed else None
+        values = self.engine_values if "_packed" in self.__dict__ else None
         if values is None:
             return super().most_of_trees(number_of)
         return np.maximum(self.engine.most_of_trees(np.ascontiguousarray(number_of(values))), 0.0)

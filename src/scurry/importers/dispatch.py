@@ -9,11 +9,11 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from scurry.checks import check_choice, check_instance
+from scurry.checks import check_choice, check_instance, check_output
 from scurry.errors import FormatError, InputError, MissingDependencyError, UnsupportedModelError
 from scurry.forest import Forest, as_frame
 from scurry.forest.files.storage import read_container
-from scurry.importers.outputs import Outputs, choose_output, import_outputs
+from scurry.importers.outputs import Outputs, import_outputs
 
 _ACCEPTED = (
     "scikit-learn RandomForest, ExtraTrees, DecisionTree, GradientBoosting and HistGradientBoosting estimators, "
@@ -161,12 +161,12 @@ def _import(
 ) -> Forest:
     """Import a model; an importer that needs `categories` to read it removes them."""
     if isinstance(model_or_path, Forest):
-        choose_output(output, 1, "Forest")
+        check_output(output, 1, "Forest")
         return model_or_path
     if isinstance(model_or_path, str | os.PathLike):
         return _from_file(os.fspath(model_or_path), categories, output)
     if hasattr(type(model_or_path), "__scurry_forest__"):
-        choose_output(output, 1, type(model_or_path).__name__)
+        check_output(output, 1, type(model_or_path).__name__)
         own: Forest = model_or_path.__scurry_forest__()
         return own
     # By the name of the class's module, so that no framework is imported for another's model; by all base classes,
@@ -180,12 +180,12 @@ def _import(
             case "lightgbm":
                 from scurry.importers import lightgbm
 
-                choose_output(output, 1, "LightGBM model")
+                check_output(output, 1, "LightGBM model")
                 return lightgbm.import_model(model_or_path)
             case "treelite":
                 from scurry.importers import treelite
 
-                choose_output(output, 1, "treelite model")
+                check_output(output, 1, "treelite model")
                 return treelite.import_model(model_or_path)
             case "onnx":
                 from scurry.importers import onnx
@@ -204,17 +204,21 @@ def _import(
 
 def _from_sklearn(model: Any, categories: dict[str, ArrayLike], rows: str | None, output: int | None) -> Forest:
     """Import a model, pipeline or wrapper of scikit-learn. What it holds may be of another framework."""
-    from scurry.importers import sklearn, wrappers
+    from scurry.importers import sklearn
 
+    if sklearn.is_ensemble(model):
+        return sklearn.import_model(model, output)
     if sklearn.is_pipeline(model):
         from scurry.importers import pipelines
 
         return pipelines.import_pipeline(model, rows, lambda last: _import(last, categories, None, output))
+    from scurry.importers import wrappers
+
     if wrappers.is_wrapper(model):
-        at = choose_output(output, wrappers.count_labels(model), type(model).__name__, is_multilabel=True)
+        at = check_output(output, wrappers.count_labels(model), type(model).__name__, is_multilabel=True)
         return wrappers.import_wrapper(model, lambda inside: _import(inside, categories, rows), at)
     if sklearn.has_model_for_each_output(model):
-        at = choose_output(output, len(model.estimators_), type(model).__name__)
+        at = check_output(output, len(model.estimators_), type(model).__name__)
         return _import(model.estimators_[at], categories, rows)
     inner = sklearn.unwrap(model)
     return sklearn.import_model(inner, output) if inner is model else _import(inner, categories, rows, output)
@@ -241,7 +245,7 @@ def _from_file(path: str, categories: dict[str, ArrayLike], output: int | None) 
     from scurry.importers import treelite, ydf
 
     if ydf.is_folder(path):
-        choose_output(output, 1, "model of YDF")
+        check_output(output, 1, "model of YDF")
         return ydf.import_folder(path)
     try:
         with open(path, "rb") as stream:
@@ -261,7 +265,7 @@ def _from_file(path: str, categories: dict[str, ArrayLike], output: int | None) 
     if head.startswith((b"tree\n", b"tree\r\n")):
         from scurry.importers import lightgbm
 
-        choose_output(output, 1, "LightGBM model")
+        check_output(output, 1, "LightGBM model")
         return lightgbm.import_file(path)
     if head.startswith(b"CBM1") or any(member in head for member in (b'"features_info"', b'"ctr_data"')):
         from scurry.importers import catboost
@@ -274,7 +278,7 @@ def _from_file(path: str, categories: dict[str, ArrayLike], output: int | None) 
 
         return xgboost.import_file(path, output)
     if treelite.looks_like_checkpoint(head):
-        choose_output(output, 1, "treelite model")
+        check_output(output, 1, "treelite model")
         return treelite.import_file(path)
     if head[:1] == b"\x80":
         raise FormatError(

@@ -8,30 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import check_count, check_flag, check_instance
-from scurry.errors import InputError, UnsupportedModelError
+from scurry.checks import check_flag, check_instance
+from scurry.errors import InputError, ManyOutputsError
 from scurry.forest import Forest
-
-
-class ManyOutputsError(UnsupportedModelError):
-    """A model has several targets, and none is chosen.
-
-    Parameters
-    ----------
-    kind : str
-        What messages call the model.
-    n_outputs : int
-    is_multilabel : bool
-        Whether the targets are labels, each of which a row has or has not.
-    """
-
-    def __init__(self, kind: str, n_outputs: int, is_multilabel: bool) -> None:
-        super().__init__(
-            f"this {kind} predicts {n_outputs} targets at once, and a forest one; choose it by "
-            f"scurry.from_model(model, output=0), up to output={n_outputs - 1}, or import a forest for each by "
-            'scurry.from_model(model, output="all")'
-        )
-        self.n_outputs, self.is_multilabel = n_outputs, is_multilabel
 
 
 class Outputs:
@@ -127,40 +106,3 @@ def import_outputs(import_output: Callable[[int | None], Forest]) -> Outputs:
     except ManyOutputsError as error:
         n_outputs, is_multilabel = error.n_outputs, error.is_multilabel
     return Outputs(tuple(import_output(at) for at in range(n_outputs)), is_multilabel)
-
-
-def choose_output(output: int | None, n_outputs: int, kind: str, *, is_multilabel: bool = False) -> int:
-    """Return the number of the target that is wanted.
-
-    Parameters
-    ----------
-    output : int or None
-        What the caller asks for.
-    n_outputs : int
-        The targets of the model.
-    kind : str
-        What messages call it.
-    is_multilabel : bool
-        Whether the targets are labels, each of which a row has or has not.
-
-    Raises
-    ------
-    ManyOutputsError
-        If there are several, and none is chosen.
-    InputError
-        If there is no such target.
-
-    Examples
-    --------
-    >>> choose_output(None, 1, "model"), choose_output(2, 3, "model")
-    (0, 2)
-    """
-    if output is None:
-        if n_outputs > 1:
-            raise ManyOutputsError(kind, n_outputs, is_multilabel)
-        return 0
-    if check_count("output", output, 0) >= n_outputs:
-        raise InputError(
-            f"this {kind} has {n_outputs} targets: output must be below that, got {output}", argument="output"
-        )
-    return output

@@ -43,9 +43,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils.validation import check_is_fitted
 
+from scurry.checks import check_output
 from scurry.errors import InputError, UnsupportedModelError
 from scurry.forest import Forest, mean_of_leaves
-from scurry.importers.outputs import choose_output
 
 _AVERAGED = (RandomForestClassifier, RandomForestRegressor, ExtraTreesClassifier, ExtraTreesRegressor)
 _SINGLE = (DecisionTreeClassifier, DecisionTreeRegressor)
@@ -83,12 +83,17 @@ def import_model(model: Any, output: int | None = None) -> Forest:
     array([3., 5.])
     """
     _check_supported(model)
-    output = choose_output(output, getattr(model, "n_outputs_", 1), type(model).__name__)
+    output = check_output(output, getattr(model, "n_outputs_", 1), type(model).__name__)
     if isinstance(model, _AVERAGED):
         return _import_averaged(model, model.estimators_, output)
     if isinstance(model, _SINGLE):
         return _import_averaged(model, [model], output)
     return _import_boosted(model) if isinstance(model, _BOOSTED) else _import_hist_boosted(model)
+
+
+def is_ensemble(model: Any) -> bool:
+    """Return whether a model is a tree or an ensemble of trees, which `import_model` reads."""
+    return isinstance(model, _AVERAGED + _SINGLE + _BOOSTED + _HIST_BOOSTED)
 
 
 def is_pipeline(model: Any) -> bool:
@@ -131,7 +136,7 @@ def unwrap(model: Any) -> Any:
 
 def _check_supported(model: Any) -> None:
     kind = type(model).__name__
-    if not isinstance(model, _AVERAGED + _SINGLE + _BOOSTED + _HIST_BOOSTED):
+    if not is_ensemble(model):
         raise UnsupportedModelError(
             f"cannot import a {kind}; of scikit-learn, DecisionTree, ExtraTree, RandomForest, ExtraTrees, "
             "GradientBoosting and HistGradientBoosting classifiers and regressors are accepted. "

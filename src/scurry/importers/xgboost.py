@@ -32,9 +32,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from scurry import _core
+from scurry.checks import check_output
 from scurry.errors import FormatError, InputError, UnsupportedModelError
 from scurry.forest import Forest
-from scurry.importers.outputs import choose_output
 
 _SCALARS = {ord(marker): struct.Struct(">" + code) for marker, code in zip("iUIlLdD", "bBhiqfd", strict=True)}
 _INTEGERS = frozenset(b"iUIlL")
@@ -299,7 +299,7 @@ def _import_document(document: Any, estimator: str | None, target: int | None) -
     objective = field(field(learner, "objective", dict), "name", str)
     model, tree_weight = _boosted_trees(field(learner, "gradient_booster", dict))
     n_targets = count(parameters, "num_target") if "num_target" in parameters else 1
-    target = choose_output(target, n_targets, "XGBoost model", is_multilabel=estimator == "classifier")
+    target = check_output(target, n_targets, "XGBoost model", is_multilabel=estimator == "classifier")
     sizes = [count(field(tree, "tree_param", dict), "size_leaf_vector") for tree in field(model, "trees", list)]
     n_outputs = max(count(parameters, "num_class"), n_targets, 1)
     if sizes and max(sizes) > 1:

@@ -13,8 +13,8 @@ from scurry import _core
 from scurry.checks import Progress
 from scurry.forest import ARRAYS, NODE_ARRAYS, Forest, RowCall, decision_slack, score_step
 from scurry.plan import NEVER_ABOVE, CellRule, ExitRule, ExitSide, LeaderRule, Plan, to_int32
-from scurry.runners.exits import ScoreScale, count_tests, label_sides, mean_scores
-from scurry.runners.runner import COMPLETE, DECIDED, Budget, Run, make_runner
+from scurry.runners.exits import ScoreScale, label_sides, mean_scores
+from scurry.runners.runner import COMPLETE, DECIDED, Budget, Run, count_tests, make_runner
 
 N_CELLS = 1024  # more save little, and groups of rows become too small to be fast
 _MAX_ROWS = 1 << 14  # that shape the router

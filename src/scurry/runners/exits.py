@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
+from threading import Lock
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +18,16 @@ from numpy.typing import NDArray
 from scurry import _core
 from scurry.forest import Forest, RowCall, decision_slack, leaf_scores
 from scurry.plan import ExitRule, ExitSide, LeaderRule, Plan, ScoreMap, SumRule
-from scurry.runners.nodes import nodes_of, shared_vectors
-from scurry.runners.runner import COMPLETE, DECIDED, Budget, Run, make_runner
+from scurry.runners.runner import (
+    COMPLETE,
+    DECIDED,
+    Budget,
+    Run,
+    count_tests,
+    count_tests_in_order,
+    make_runner,
+    one_column,
+)
 
 # How far mapped scores stay from the decision: far above rounding, far below what matters.
 MARGIN = 1e-6
@@ -25,6 +35,13 @@ MARGIN = 1e-6
 _MIN_UNITS = 16
 # Log-odds beyond which, on both sides, rounding could make the probabilities of two classes equal.
 _FAR = 14.0
+
+
+OfValues = Callable[[NDArray[np.float64]], NDArray[np.int32]]
+_LOWERING = Lock()  # so that two threads do not lower the same copy
+# Looking up what shared leaves add takes a sixth to a third of the time of exits after few trees (adult, census: 101
+# trees of depth 10, half a megabyte), so that forests of this size are copied: memory is no matter there.
+_SMALL_BYTES = 1 << 20
 
 
 class PackedVotes(NamedTuple):
@@ -219,46 +236,61 @@ def _base_rate(forest: Forest) -> float:
     return float(np.clip(shares[-1], 0.0, 1.0))
 
 
+def nodes_of(forest: Forest, of_values: OfValues, of_nodes: Callable[[], NDArray[np.int32]]) -> _core.Nodes:
+    """Return the lowered trees of a forest with an integer at each leaf.
+
+    They are the trees of its engine, unless trees are much smaller, or have a faster loop, once leaves with the same
+    integer are one, or there are few nodes that no file holds: then they are a copy that all runners of the forest with
+    these integers share.
+
+    Parameters
+    ----------
+    forest : Forest
+    of_values : callable
+        Makes the integers of leaves with values of shape (n, n_columns).
+    of_nodes : callable
+        Returns the integer of each node, of which those of leaves are read.
+    """
+    values = forest.engine_values if _should_share(forest) else None
+    # A tree that adds to one of several outputs may turn the sign of what it adds.
+    if values is not None and (forest.n_outputs == 1 or forest.n_columns > 1):
+        shared = _core.Nodes(forest.engine, of_values(values))
+        if not shared.should_merge:
+            return shared
+    import hashlib  # most forests need no copy, and it takes long
+
+    integers = np.where(forest.is_leaf, of_nodes(), 0).astype(np.int32)
+    key = hashlib.sha256(integers.data).digest()
+    with _LOWERING:
+        copies: WeakValueDictionary[bytes, _core.Nodes] = forest.__dict__.setdefault("_copies", WeakValueDictionary())
+        nodes = copies.get(key)
+        if nodes is None:
+            nodes = copies[key] = _core.Nodes(forest.arrays, integers)
+    forest.release()
+    return nodes
+
+
+def _should_share(forest: Forest) -> bool:
+    # Ranks of small trees look up their leaves anyway, and engines in files are there to be used as they are.
+    engine = forest.engine
+    in_file = isinstance(engine, _core.MappedEngine)
+    return in_file or engine.loop != "walked" or engine.node_bytes > _SMALL_BYTES
+
+
+def shared_vectors(forest: Forest, of_values: OfValues) -> NDArray[np.int32] | None:
+    """Return the rows of integers that leaves add, by the values of the engine, if its trees are to be shared.
+
+    None where trees of their own are much smaller, or have a faster loop, as in `nodes_of`.
+    """
+    values = forest.engine_values
+    if values is None:
+        return None
+    integers = np.ascontiguousarray(of_values(values))
+    numbers, _ = _core.distinct_rows(integers.view(np.uint8).reshape(len(integers), -1))
+    return None if _core.Nodes(forest.engine, numbers.astype(np.int32)).should_merge else integers
+
+
 _REASON_CODES = np.array([DECIDED, COMPLETE], np.uint8)  # of rows that stopped early, and of those that did not
-_ROWS_AT_ONCE = 1 << 14  # leaves of so many rows in all trees are held while node tests are counted
-
-
-class FullRunner:
-    """Evaluates every tree: the forest itself."""
-
-    reads_bytes = True
-
-    def __init__(self, forest: Forest) -> None:
-        self.forest = forest
-
-    def labels(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[Any]:
-        """Return the label of each row, or a regressor's value."""
-        return self.forest.predict(rows, n_threads)
-
-    def probabilities(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[np.float64]:
-        """Return class probabilities, shape (n_rows, n_classes)."""
-        return self.forest.predict_proba(rows, n_threads)
-
-    def run(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> Run:
-        """Return labels, and how much work they took."""
-        # Scores are computed at their first use, and must not change when the caller writes to the array until then.
-        unchanged = rows.copy()
-        return Run(
-            labels=self.forest.predict(rows, n_threads),
-            trees=np.full(len(rows), self.forest.n_trees, np.int32),
-            reason_codes=np.full(len(rows), COMPLETE, np.uint8),
-            find_scores=lambda: _one_column(self.forest.scores(unchanged, n_threads)),
-            count_steps=lambda: count_tests(self.forest, rows, n_threads, lambda depth, _: depth.sum(axis=1)),
-        )
-
-    def one_row(self, call: RowCall) -> Callable[[Any], Any]:
-        """Return a function that answers for one row."""
-        return self.forest.engine.one_row(call.answer, **call.options)
-
-
-@make_runner.register(type(None))
-def _(rule: None, forest: Forest, plan: Plan) -> FullRunner:
-    return FullRunner(forest)
 
 
 class ExitRunner:
@@ -492,7 +524,7 @@ class LeaderRunner:
             scores = self._map_scores(sums, trees, leaders)
             if len(scored_in_full):
                 scores[~decided] = self._own_scores(scored_in_full, leaders[~decided], n_threads)
-            return _one_column(scores)
+            return one_column(scores)
 
         return Run(
             labels=labels,
@@ -569,29 +601,7 @@ def decides_by_members(forest: Forest) -> bool:
     return forest.wrapper is not None and forest.wrapper.decides
 
 
-def count_tests(
-    forest: Forest, rows: NDArray[Any], n_threads: int, count: Callable[[NDArray[np.int32], slice], NDArray[Any]]
-) -> NDArray[np.int64]:
-    """Return node tests of each row: what `count` makes of the depths of its leaves, block by block."""
-    tests = np.empty(len(rows), np.int64)
-    for start in range(0, len(rows), _ROWS_AT_ONCE):
-        some = slice(start, start + _ROWS_AT_ONCE)
-        tests[some] = count(forest.node_depth[forest.apply(rows[some], n_threads)], some)
-    return tests
-
-
-def count_tests_in_order(
-    forest: Forest, rows: NDArray[Any], n_threads: int, order: NDArray[np.int32], trees: NDArray[np.int32]
-) -> NDArray[np.int64]:
-    """Return node tests of rows that evaluate their first `trees` trees in `order`."""
-
-    def count(depth: NDArray[np.int32], some: slice) -> NDArray[np.int64]:
-        is_evaluated = np.arange(len(order)) < trees[some, None]
-        return np.asarray((depth[:, order] * is_evaluated).sum(axis=1), np.int64)
-
-    return count_tests(forest, rows, n_threads, count)
-
-
-def _one_column(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the score of the second class where there are two or fewer, else all."""
-    return scores[:, -1] if scores.shape[1] <= 2 else scores
+def stops_of(forest: Forest, plan: Plan, rows: NDArray[Any]) -> Stops | None:
+    """Return where rows exit early, with partial and full scores; None if the plan has no early exit by tree."""
+    runner = make_runner(plan.stop, forest, plan)
+    return runner.stops(rows) if isinstance(runner, ExitRunner | LeaderRunner) else None

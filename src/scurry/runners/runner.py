@@ -20,6 +20,7 @@ from scurry.runners.receipts import Receipt
 
 STOP_REASONS = np.array(["complete", "decided", "max_steps", "time", "abort"])
 COMPLETE, DECIDED = 0, 1  # positions in STOP_REASONS
+_ROWS_AT_ONCE = 1 << 14  # leaves of so many rows in all trees are held while node tests are counted
 
 
 class AbortFlag(_core.AbortFlag):
@@ -204,3 +205,69 @@ class Runner(Protocol):
 def make_runner(rule: StopRule | None, forest: Forest, plan: Plan) -> Runner:
     """Return what runs `forest` by `plan`, whose stop rule is `rule`. The module of each runner registers its own."""
     raise TypeError(f"no runner is registered for rules of the class {type(rule).__name__}")
+
+
+class FullRunner:
+    """Evaluates every tree: the forest itself."""
+
+    reads_bytes = True
+
+    def __init__(self, forest: Forest) -> None:
+        self.forest = forest
+
+    def labels(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[Any]:
+        """Return the label of each row, or a regressor's value."""
+        return self.forest.predict(rows, n_threads)
+
+    def probabilities(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> NDArray[np.float64]:
+        """Return class probabilities, shape (n_rows, n_classes)."""
+        return self.forest.predict_proba(rows, n_threads)
+
+    def run(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> Run:
+        """Return labels, and how much work they took."""
+        # Scores are computed at their first use, and must not change when the caller writes to the array until then.
+        unchanged = rows.copy()
+        return Run(
+            labels=self.forest.predict(rows, n_threads),
+            trees=np.full(len(rows), self.forest.n_trees, np.int32),
+            reason_codes=np.full(len(rows), COMPLETE, np.uint8),
+            find_scores=lambda: one_column(self.forest.scores(unchanged, n_threads)),
+            count_steps=lambda: count_tests(self.forest, rows, n_threads, lambda depth, _: depth.sum(axis=1)),
+        )
+
+    def one_row(self, call: RowCall) -> Callable[[Any], Any]:
+        """Return a function that answers for one row."""
+        return self.forest.engine.one_row(call.answer, **call.options)
+
+
+@make_runner.register(type(None))
+def _(rule: None, forest: Forest, plan: Plan) -> FullRunner:
+    return FullRunner(forest)
+
+
+def count_tests(
+    forest: Forest, rows: NDArray[Any], n_threads: int, count: Callable[[NDArray[np.int32], slice], NDArray[Any]]
+) -> NDArray[np.int64]:
+    """Return node tests of each row: what `count` makes of the depths of its leaves, block by block."""
+    tests = np.empty(len(rows), np.int64)
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        some = slice(start, start + _ROWS_AT_ONCE)
+        tests[some] = count(forest.node_depth[forest.apply(rows[some], n_threads)], some)
+    return tests
+
+
+def count_tests_in_order(
+    forest: Forest, rows: NDArray[Any], n_threads: int, order: NDArray[np.int32], trees: NDArray[np.int32]
+) -> NDArray[np.int64]:
+    """Return node tests of rows that evaluate their first `trees` trees in `order`."""
+
+    def count(depth: NDArray[np.int32], some: slice) -> NDArray[np.int64]:
+        is_evaluated = np.arange(len(order)) < trees[some, None]
+        return np.asarray((depth[:, order] * is_evaluated).sum(axis=1), np.int64)
+
+    return count_tests(forest, rows, n_threads, count)
+
+
+def one_column(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the score of the second class where there are two or fewer, else all."""
+    return scores[:, -1] if scores.shape[1] <= 2 else scores

@@ -13,9 +13,7 @@ from scurry.errors import InputError
 from scurry.forest import Forest, RowCall
 from scurry.plan import Plan, SentinelRule, TopKRule
 from scurry.plan.whole_rows import NO_LANE
-from scurry.runners.exits import count_tests_in_order
-from scurry.runners.nodes import value_numbers
-from scurry.runners.runner import COMPLETE, DECIDED, Budget, Run, make_runner
+from scurry.runners.runner import COMPLETE, DECIDED, Budget, Run, count_tests_in_order, make_runner
 
 
 class SentinelRunner:
@@ -199,3 +197,15 @@ def _sort_by_query(groups: Any, n_rows: int) -> tuple[NDArray[np.intp] | None, N
     except TypeError as error:
         raise InputError("groups must hold numbers or texts of one kind", argument="groups") from error
     return np.argsort(codes, kind="stable"), np.concatenate([[0], counts.cumsum()]).astype(np.int64)
+
+
+def value_numbers(forest: Forest) -> NDArray[np.int32] | None:
+    """Return by which number the engine knows the value of each node; read at leaves. None if it knows none."""
+    values = forest.engine_values
+    if values is None:
+        return None
+    of_nodes = np.where(forest.is_leaf[:, None], forest.leaf_values(), values[:1])
+    rows = np.ascontiguousarray(np.concatenate([values, of_nodes]))
+    numbers, _ = _core.distinct_rows(rows.view(np.uint8).reshape(len(rows), -1))  # by first occurrence
+    found = numbers[len(values) :].astype(np.int32)
+    return found if found.max() < len(values) else None

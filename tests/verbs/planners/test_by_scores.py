@@ -27,7 +27,8 @@ from scurry.errors import FormatError, InfeasibleError, InputError
 from scurry.forest.files.storage import write_container
 from scurry.plan import NEVER_BELOW, ScoreMap
 from scurry.promises import Certificate
-from scurry.runners import rules, stops_of
+from scurry.runners import rules
+from scurry.runners.exits import stops_of
 from scurry.stopping import LeaderFit, MarginFit, fan, preset_order, qwyc
 from scurry.verbs.options import Calibration, ExitOptions
 from scurry.verbs.planners import by_scores

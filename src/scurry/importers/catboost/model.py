@@ -29,11 +29,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scurry.checks import check_output
 from scurry.errors import FormatError, InputError, UnsupportedModelError
 from scurry.forest import Forest, mean_of_leaves
 from scurry.importers.catboost.binary import read_document
 from scurry.importers.catboost.categories import CategorySets
-from scurry.importers.outputs import choose_output
 
 _CLASSIFIER_LINKS = {
     "Logloss": "logistic",
@@ -191,7 +191,7 @@ def _import_document(document: Any, categories: Mapping[str, ArrayLike], output:
         )
     n_targets = 1 if objective in _CLASSIFIER_LINKS else len(bias)
     kind = f"CatBoost model, of objective {objective},"
-    at = choose_output(output, n_targets, kind, is_multilabel=objective in _LABELS)
+    at = check_output(output, n_targets, kind, is_multilabel=objective in _LABELS)
     if n_targets > 1:
         trees, bias = [tree._replace(value=tree.value[:, at : at + 1]) for tree in trees], bias[at : at + 1]
     front, place = sets.columns.build()

@@ -29,12 +29,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry.checks import check_output
 from scurry.errors import FormatError, InputError, UnsupportedModelError
 from scurry.forest import Forest
 from scurry.importers.onnx.ensemble import Ensemble, read_indexed, read_listed
 from scurry.importers.onnx.graph import BOOL, DOUBLE, FLOAT, INT32, INT64, STRING, TREES, Graph, Node, read_graph
 from scurry.importers.onnx.trees import join_copies, lower
-from scurry.importers.outputs import choose_output
 
 
 @dataclass(frozen=True)
@@ -367,7 +367,7 @@ def import_bytes(data: bytes, output: int | None = None) -> Forest:
         columns = _read_columns(graph, node)
         ensemble, answer = _READERS[node.op](node, graph)
         answer = read_tail(graph, node, columns.nodes, answer)
-        at = choose_output(output, 1 if answer.classes is not None else len(answer.base), "ONNX model")
+        at = check_output(output, 1 if answer.classes is not None else len(answer.base), "ONNX model")
         if answer.classes is None and len(answer.base) > 1:
             ensemble, answer = _only_target(ensemble, at), replace(answer, base=answer.base[at : at + 1])
         return _assemble(ensemble, answer, columns)

@@ -34,8 +34,7 @@ from scurry.plan import Plan, ScoreMap
 from scurry.plan.whole_rows import decision_score
 from scurry.predictor import Predictor
 from scurry.promises import Certificate, ExitMeasurement, Labels
-from scurry.runners import stops_of
-from scurry.runners.exits import Stops, expected_map
+from scurry.runners.exits import Stops, expected_map, stops_of
 from scurry.runners.rules import ScoreRule, score_plan, sentinel_plan
 from scurry.stopping import FanFit, LeaderFit, MarginFit, ScoreFit, fan, multiclass_qwyc, qwyc
 from scurry.stopping.guarantee import (

@@ -15,13 +15,14 @@ import scurry
 from scurry import _core
 from scurry.plan import ExitRule
 from scurry.runners import exits as exit_run
-from scurry.runners import nodes, sentinels
-from scurry.runners.nodes import nodes_of, value_numbers
+from scurry.runners import sentinels
+from scurry.runners.exits import nodes_of
+from scurry.runners.sentinels import value_numbers
 
 
 @pytest.fixture(autouse=True)
 def share_small_forests_too(monkeypatch):
-    monkeypatch.setattr(nodes, "_SMALL_BYTES", 0)
+    monkeypatch.setattr(exit_run, "_SMALL_BYTES", 0)
 
 
 @pytest.fixture(scope="module")
