@@ -279,6 +279,11 @@ class TopKRule(_LaneRule):
         """Return the rule by which no document leaves before the last tree."""
         return replace(self, limits=np.full_like(self.limits, np.inf))
 
+    def without_sentinels(self) -> Self:
+        """Return the rule by which documents are not even compared: all trees are evaluated at once."""
+        none = {name: getattr(self, name)[:0] for name in ("sentinels", "lane", "scale", "offset", "limits")}
+        return replace(self, lanes=np.zeros((len(self.lanes), 1), np.int32), **none)
+
 
 MAX_ROUTER_DEPTH = 64  # `core/calibrate/router.h` has the same number
 _MAX_PLACES = 1 << 26  # cells times trees: 12 bytes each when the rule runs

@@ -103,6 +103,23 @@ class SentinelFit:
         """Return the same fit with other limits."""
         return replace(self, limits=limits)
 
+    def keep(self, chosen: NDArray[np.integer]) -> Self:
+        """Return the fit with some of its sentinels, and the lanes that these read."""
+        lanes = np.unique(self.lane[chosen])
+        used = lanes if self.spread_lane == NO_LANE else np.union1d(lanes, self.spread_lane)
+        return replace(
+            self,
+            sentinels=self.sentinels[chosen],
+            lanes=np.ascontiguousarray(self.lanes[:, used]),
+            lane=np.searchsorted(used, self.lane[chosen]),
+            scale=self.scale[chosen],
+            offset=self.offset[chosen],
+            spread_lane=NO_LANE if self.spread_lane == NO_LANE else int(np.searchsorted(used, self.spread_lane)),
+            square=self.square[chosen],
+            edges=[self.edges[at] for at in chosen],
+            limits=[self.limits[at] for at in chosen],
+        )
+
     def sums(self, nodes: NDArray[np.integer]) -> Iterator[tuple[NDArray[np.int64], FloatArray]]:
         """Yield the sum of the estimate's lane and the spread of rows at each sentinel.
 
