@@ -304,8 +304,11 @@ def test_some_sentinels_of_a_fit_stop_as_they_did():
     values = rng.normal(size=80)
     rows, new = (rows_of(leaves, rng.integers(0, 4, (500, 20)).tolist(), values) for _ in range(2))
     fit = fit_prefix(leaves, values, rows, sentinels=np.array([3, 8, 14]))
-    rule = prefix_family(leaves, fit, 0.5).member(1.0)
-    kept, nodes = rule.keep(np.array([0, 2])), nodes_of(leaves, new)
+    nodes, rule = nodes_of(leaves, new), prefix_family(leaves, fit, 1.0).fit
+    # At each sentinel, the rows with the highest estimates stop.
+    edges = [np.quantile(total, [0.7]).astype(np.int64) for total, _ in rule.sums(nodes)]
+    rule = replace(rule, edges=edges, limits=[np.array([-np.inf, np.inf])] * 3)
+    kept = rule.keep(np.array([0, 2]))
     assert kept.lanes.shape[1] == 3  # two estimates and the spread
     for at, (total, spread) in zip((0, 2), kept.sums(nodes), strict=True):
         expected = list(rule.sums(nodes))[at]

@@ -311,8 +311,8 @@ def test_sentinels_are_left_out_while_that_saves_time_and_costs_few_trees():
         at = np.searchsorted(kept, np.arange(7))  # where a row stops that stopped there before
         return stops @ np.append(np.append(sentinels[kept], 200)[at], 200)
 
-    kept = [keep(cost) for cost in (0.0, 1.0, 12.0, 1000.0)]
-    assert len(kept[0]) >= len(kept[1]) >= len(kept[2]) >= len(kept[3]) >= 1
+    kept = [keep(cost) for cost in (0.0, 1.0, 12.0)]
+    assert len(kept[0]) >= len(kept[1]) >= len(kept[2]) >= 1
     assert 0 in kept[2]
     assert len(kept[2]) < 7
     assert all(trees(one) <= 1.05 * trees(np.arange(7)) for one in kept)
