@@ -104,8 +104,8 @@ class SentinelFit:
         return replace(self, limits=limits)
 
     def keep(self, chosen: NDArray[np.integer]) -> Self:
-        """Return the fit with some of its sentinels, and the lanes that these read."""
-        lanes = np.unique(self.lane[chosen])
+        """Return the fit with some of its sentinels, and the lanes that these read; one lane if there are none."""
+        lanes = np.unique(self.lane[chosen]) if len(chosen) else np.zeros(1, np.int64)
         used = lanes if self.spread_lane == NO_LANE else np.union1d(lanes, self.spread_lane)
         return replace(
             self,
@@ -466,7 +466,7 @@ def mean_family(
     """
     n_rows, n_trees = nodes.shape
     sentinels = spaced_sentinels(n_trees) if sentinels is None else sentinels
-    lines = []
+    lines: list[tuple[float, float]] = []
     total, squares = np.zeros(n_rows), np.zeros(n_rows)
     for tree in range(n_trees):
         seen = values[nodes[:, tree]]

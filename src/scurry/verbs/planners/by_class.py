@@ -335,7 +335,7 @@ def _count_more(groups: Sequence[_Group], at: int, risk: float) -> int:
 # Labels may change far more often than accuracy may fall, where gains make up for losses. How far the fit should go
 # whose order is taken and whose thresholds are widened is chosen with the method; the family goes on to bolder fits.
 _FIT_SHARES = (0.3, 3.0)  # changed labels of the fit, in units of `max_loss`
-_LOSS_SHARES = np.geomspace(0.45, 60.0, 31).tolist()
+_LOSS_SHARES = (0.45, 0.6, 0.8, 1.0, 1.3, 1.8, 2.4, 3.0, 4.0, 6.0, 8.0, 12.0, 17.0, 24.0, 35.0, 60.0)
 _N_LABELS = 4  # drawn for each row that compares families
 _MOST_CHANGED = 0.3  # of the rows that fit rules, by the boldest member
 

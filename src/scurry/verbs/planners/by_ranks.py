@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest
-from scurry.plan import Plan, TopKRule
+from scurry.plan import Plan
 from scurry.predictor import Predictor
-from scurry.promises import Outcomes, RankMeasurement, TopK, find_places
+from scurry.promises import Certificate, Outcomes, RankMeasurement, TopK, find_places
 from scurry.runners.rules import rank_plan
 from scurry.runners.runner import Run
 from scurry.stopping.guarantee import InMemory, certified_rate, rate_p_value, rows_needed
@@ -25,7 +25,7 @@ from scurry.stopping.sentinels.lanes import SentinelFit, near_decision, prefix_l
 from scurry.stopping.sentinels.prefix import RowLeaves, even_sentinels, fit_prefix, worthwhile_sentinels
 from scurry.verbs.options import Calibration, ExitOptions
 from scurry.verbs.planners.by_scores import can_refit, full_scores, leaves_of, score_values
-from scurry.verbs.planners.speed import explain_speed, say_speed, test_cost
+from scurry.verbs.planners.speed import explain_speed, test_cost
 
 CAUTIONS = np.geomspace(8.0, 0.25, 121)
 _EVERY = 8  # of the cautions, that show where documents leave
@@ -127,9 +127,11 @@ def plan_by_ranks(calibration: Calibration) -> Plan:
         measured=measured,
     )
     plan = replace(rank_plan(fit, promise, caution * sigma), certificate=certificate)
-    return (
-        _unless_slow(forest, plan, run) if calibration.options.method == "auto" else say_speed(forest, plan, run.trees)
-    )
+    slow = explain_speed(forest, plan, run.trees)
+    if slow and calibration.options.method == "auto":
+        said = f"no document leaves; {slow.replace('rows', 'documents', 1)}"
+        return _evaluate_all(forest, promise, fit, certificate, said)
+    return replace(plan, certificate=replace(certificate, why=slow))
 
 
 def _choose_sentinels(
@@ -149,18 +151,12 @@ def _choose_sentinels(
     return fit.keep(kept), sigma[kept]
 
 
-def _unless_slow(forest: Forest, plan: Plan, run: Run) -> Plan:
-    """Return the plan, or one by which no document leaves if comparing them takes more time than it saves."""
-    slow, certificate = explain_speed(forest, plan, run.trees), plan.certificate
-    if not slow:
-        return plan
-    assert isinstance(plan.stop, TopKRule)
-    assert certificate is not None
+def _evaluate_all(forest: Forest, promise: TopK, fit: SentinelFit, certificate: Certificate, why: str) -> Plan:
+    """Return the plan by which no document leaves, because comparing them takes more time than it saves."""
     assert isinstance(certificate.measured, RankMeasurement)
-    why = f"no document leaves; {slow.replace('rows', 'documents', 1)}"
     measured = replace(certificate.measured, changed=0.0, mean_trees=float(forest.n_trees))
     certificate = replace(certificate, n_broken=0, measured=measured, why=why)
-    return replace(plan, stop=plan.stop.without_sentinels(), certificate=certificate)
+    return replace(rank_plan(fit.keep(np.empty(0, np.intp)), promise, np.empty(0)), certificate=certificate)
 
 
 def _check_asked(forest: Forest, promise: TopK, calibration: Calibration) -> None:

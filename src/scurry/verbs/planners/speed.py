@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.forest import Forest
-from scurry.plan import CellRule, ExitRule, Plan, SentinelRule, TopKRule
+from scurry.plan import Plan
 from scurry.runners import runner_of
 from scurry.runners.runner import NO_LIMIT
 from scurry.verbs.options import Calibration
@@ -46,22 +46,24 @@ class _Work:
     per_test: float = 0.0
 
 
-# By the loop that evaluates all trees.
-_EXITS = {"sliced": _Work(26, 1.2), "walked": _Work(4, 1.5), "symmetric": _Work(37, 5)}
-# Bins are looked up row by row after every tree.
-_BINS = {"sliced": _Work(26, 26), "walked": _Work(4, 3.5), "symmetric": _Work(37, 120)}
-_SENTINELS = {
-    "sliced": _Work(28, 1.05, again=1, per_test=12),
-    "walked": _Work(5, 1.3, per_test=2),
-    "symmetric": _Work(250, 10, again=16, per_test=60),
+# By how rows are tested (`StopRule.tested_by`), and by the loop that evaluates all trees.
+_WORK = {
+    "sums": {"sliced": _Work(26, 1.2), "walked": _Work(4, 1.5), "symmetric": _Work(37, 5)},
+    # Bins are looked up row by row after every tree.
+    "bins": {"sliced": _Work(26, 26), "walked": _Work(4, 3.5), "symmetric": _Work(37, 120)},
+    "sentinels": {
+        "sliced": _Work(28, 1.05, again=1, per_test=12),
+        "walked": _Work(5, 1.3, per_test=2),
+        "symmetric": _Work(250, 10, again=16, per_test=60),
+    },
+    # A router, then trees that are walked (core/runtime/cell_exit.cc); a walked tree takes as long as five in slices.
+    "cells": {"sliced": _Work(40, 6.5), "walked": _Work(8, 1.3), "symmetric": _Work(40, 6.5)},
 }
-# A router, then trees that are walked (core/runtime/cell_exit.cc); a walked tree takes as long as five in slices.
-_CELLS = {"sliced": _Work(40, 6.5), "walked": _Work(8, 1.3), "symmetric": _Work(40, 6.5)}
 
 
 def test_cost(forest: Forest) -> float:
     """Return what it takes to compare a document with others of its query, in trees of the full evaluation."""
-    return _SENTINELS[forest.engine.loop].per_test
+    return _WORK["sentinels"][forest.engine.loop].per_test
 
 
 def expected_time(forest: Forest, plan: Plan, trees: NDArray[np.integer]) -> float:
@@ -74,26 +76,22 @@ def expected_time(forest: Forest, plan: Plan, trees: NDArray[np.integer]) -> flo
     trees : int array of shape (n_rows,)
         How many trees rows need by the plan.
     """
-    loop, stop = forest.engine.loop, plan.stop
-    if isinstance(stop, SentinelRule | TopKRule):
-        work = _SENTINELS[loop]
-    elif isinstance(stop, CellRule):
-        work = _CELLS[loop]
-    else:
-        work = (_BINS if isinstance(stop, ExitRule) and len(stop.piece_edges) else _EXITS)[loop]
+    if plan.stop is None:
+        return 1.0
+    work = _WORK[plan.stop.tested_by][forest.engine.loop]
     time = work.per_row + work.per_tree * float(trees.mean())
     time += work.again * forest.n_trees * float((trees == forest.n_trees).mean())
-    if isinstance(stop, TopKRule):
-        time += work.per_test * float(np.searchsorted(stop.sentinels, trees, side="right").mean())
+    time += work.per_test * plan.stop.mean_comparisons(trees)
     return time / forest.n_trees
 
 
 def explain_speed(forest: Forest, plan: Plan, trees: NDArray[np.integer]) -> str:
     """Return what a certificate says of a plan that saves trees but no time; nothing if it saves both."""
-    if expected_time(forest, plan, trees) < 1:
+    if plan.stop is None or expected_time(forest, plan, trees) < 1:
         return ""
     said = f"rows need {float(trees.mean()):.1f} of {forest.n_trees} trees, and evaluating all of them takes no longer"
-    return f"{said} in batches" + (", so that labels come from all of them" if isinstance(plan.stop, CellRule) else "")
+    # Labels of cells are the model's, so that `predict` may take the faster way.
+    return f"{said} in batches" + (", so that labels come from all of them" if plan.stop.tested_by == "cells" else "")
 
 
 def with_speed(calibration: Calibration, plan: Plan) -> Plan:
@@ -107,11 +105,5 @@ def with_speed(calibration: Calibration, plan: Plan) -> Plan:
     if rows is None or not plan.exits_early or plan.certificate is None:
         return plan
     trees = runner_of(calibration.forest, plan).run(rows[:_N_ROWS], 1, NO_LIMIT).trees
-    return say_speed(calibration.forest, plan, trees)
-
-
-def say_speed(forest: Forest, plan: Plan, trees: NDArray[np.integer]) -> Plan:
-    """Return the plan with what `explain_speed` says."""
-    assert plan.certificate is not None
-    why = "; ".join(filter(None, (plan.certificate.why, explain_speed(forest, plan, trees))))
+    why = "; ".join(filter(None, (plan.certificate.why, explain_speed(calibration.forest, plan, trees))))
     return replace(plan, certificate=replace(plan.certificate, why=why))
