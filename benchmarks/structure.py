@@ -64,7 +64,6 @@ LATER = (
     "runners.cells",
     "runners.receipts",
     "runners.sentinels",
-    "stopping.score_map",
     "stopping.sentinels",
     "stopping.verdict",
     "stopping.votes.answers",
@@ -74,6 +73,8 @@ LATER = (
     "verbs.planners.by_class",
     "verbs.planners.by_ranks",
     "verbs.planners.by_values",
+    "verbs.planners.score_map",
+    "verbs.planners.sentinel_scores",
     "verbs.watch",
 )
 _DIRECTIVES = ("noqa", "type:", "fmt:", "pragma:", "ruff:", "mypy:")
