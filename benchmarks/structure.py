@@ -76,14 +76,13 @@ LATER = (
     "verbs.planners.by_values",
     "verbs.planners.score_map",
     "verbs.planners.sentinel_scores",
+    "verbs.training_rows",
     "verbs.watch",
 )
 # Work of later features inside modules that have served before: what these functions do, and all they call, is left out
 # of the second count of the files of `early_exit`, like the modules of `LATER`.
 LATER_WORK = {
     "verbs/options.py": {
-        "describe_training": "rows that trained the model are noticed",
-        "_warn_of_shared": "rows that fit and certify are noticed",
         "Calibration._row_summary": "quantiles of the calibration rows, for monitoring",
     },
     "verbs/planners/by_scores.py": {
