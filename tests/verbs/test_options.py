@@ -4,7 +4,6 @@ Rows that a promise must not be tested on are noticed: those that fit, copies, g
 """
 
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -302,14 +301,6 @@ class TestGroups:
         X, _ = two_classes(500, 62)
         with pytest.raises((InputError, InfeasibleError), match=message):
             scurry.early_exit(forest, X, groups=groups, max_disagreement=0.001, **options)
-
-
-@pytest.fixture
-def misuse(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
-    import misuse
-
-    return misuse
 
 
 CASES = (
