@@ -68,6 +68,7 @@ LATER = (
     "stopping.sentinels",
     "stopping.verdict",
     "stopping.votes.answers",
+    "stopping.votes.weighted",
     "verbs.cascade",
     "verbs.compress",
     "verbs.planners.by_bounds",

@@ -78,11 +78,12 @@ class Predictor:
         Parameters
         ----------
         forest : Forest
-        rule : VoteRule, PluralityRule, MarginFit, FanFit or LeaderFit
+        rule : VoteRule, PluralityRule, WeightedVoteRule, MarginFit, FanFit or LeaderFit
             A rule on votes must have a voter for each tree. Of a plurality rule that draws one of several policies, the
-            strictest runs, and it goes on where nothing but a tie is left, to the same label. A rule on scores must be
-            fitted to ``forest.tree_scores(X)``, with ``forest.score_threshold`` as its `decision_threshold` or
-            ``forest.score_start`` as its `base_score`. Votes of different weight are scores too.
+            strictest runs, and it goes on where nothing but a tie is left, to the same label. A rule on weighted votes
+            must be solved for ``forest.vote_weights``; ``forest.with_vote_weights(weights)`` gives trees other weights.
+            A rule on scores must be fitted to ``forest.tree_scores(X)``, with ``forest.score_threshold`` as its
+            `decision_threshold` or ``forest.score_start`` as its `base_score`.
         shuffle : {"fixed", "row"}
             For a VoteRule, which asks voters in random order: one order for all rows, or one for each row, drawn by its
             values.

@@ -96,3 +96,26 @@ def test_links_as_the_reference_has_them(link):
     scores = np.array([[-800.0, 0.0, 3.0], [1.0, 2.0, 800.0], [-0.5, -0.5, -0.5]])[:, :n]
     np.testing.assert_array_equal(forest.link_scores(scores), reference.link(forest, scores))
     np.testing.assert_array_equal(forest.decide(scores), reference.labels_of(forest, scores))
+
+
+def test_weights_of_votes():
+    votes = complete_forest(n_trees=3, depth=1, n_columns=3, aggregation="vote", seed=1)
+    assert votes.vote_weights.tolist() == [1, 1, 1]
+    weighted = votes.with_vote_weights([1.0, 0.0, 2.5])
+    assert weighted.vote_weights.tolist() == [1.0, 0.0, 2.5]
+    X = np.random.default_rng(0).normal(size=(50, votes.n_features))
+    cast = np.eye(3)[votes.tree_votes(X)] * np.array([1.0, 0.0, 2.5])[:, None]
+    np.testing.assert_array_equal(weighted.predict(X), votes.classes[cast.sum(axis=1).argmax(axis=1)])
+    np.testing.assert_allclose(weighted.predict_proba(X), cast.sum(axis=1) / 3.5)
+    # Leads that differ from leaf to leaf, a start that is not 0, and sums that are not votes.
+    uneven = weighted.value.copy()
+    uneven[weighted.is_leaf] *= np.linspace(1, 2, int(weighted.is_leaf.sum()))[:, None]
+    assert weighted.replace(value=uneven).vote_weights is None
+    assert weighted.replace(base_score=np.array([0.0, 0.1, 0.0])).vote_weights is None
+    assert complete_forest(n_trees=3, depth=1, n_columns=3, aggregation="sum").vote_weights is None
+    assert complete_forest(n_trees=3, depth=1, n_columns=1, classes=None).vote_weights is None
+    for weights in ([1.0, 2.0], [0.0, 0.0, 0.0], [1.0, np.nan, 1.0], "abc"):
+        with pytest.raises(InputError, match="weights must"):
+            votes.with_vote_weights(weights)
+    with pytest.raises(InputError, match="have no votes"):
+        weighted.with_vote_weights([1.0, 2.0, 3.0])

@@ -5,12 +5,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification
-from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    GradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    VotingClassifier,
+)
+from sklearn.tree import DecisionTreeClassifier
 
 import scurry
 from scurry.errors import InputError
 from scurry.runners.rules import strictest
-from scurry.stopping import fan, fit_votes, multiclass_qwyc, qwyc, solve, solve_plurality
+from scurry.stopping import fan, fit_votes, multiclass_qwyc, qwyc, solve, solve_plurality, solve_weighted
 from scurry.stopping.votes.plurality import PairwisePolicy
 from support.calibration_rows import two_classes
 
@@ -154,13 +161,12 @@ def test_scores_of_several_classes(three):
         assert run.mean_trees < forest.n_trees
 
 
-def test_weighted_votes_are_scores(averaged):
+def test_weighted_votes_are_scores_too(averaged):
     weights = np.random.default_rng(0).uniform(0.2, 2, averaged.n_trees)
-    votes = np.eye(2)[averaged.value.argmax(axis=1)] * np.repeat(weights, np.diff(averaged.tree_offset))[:, None]
-    forest = averaged.replace(value=votes, aggregation="sum")
+    forest = averaged.with_vote_weights(weights)
     cast = np.where(averaged.tree_votes(NEW) == 1, weights, -weights)
     np.testing.assert_array_equal(forest.predict(NEW), cast.sum(axis=1) > 0)
-    with pytest.raises(InputError, match=r'votes of different weight; .*promise="certain".* fit a rule on scores'):
+    with pytest.raises(InputError, match=r'solve_weighted.*; .*promise="certain".* fit a rule on scores'):
         scurry.Predictor.from_rule(forest, solve(20, 0.05))
     scores = forest.tree_scores(NEW)
     np.testing.assert_allclose(scores, cast / 2, atol=1e-7)
@@ -168,6 +174,75 @@ def test_weighted_votes_are_scores(averaged):
     run = scurry.Predictor.from_rule(forest, rule).run(NEW)
     np.testing.assert_array_equal(run.labels, forest.predict(NEW))
     assert run.mean_trees < 15
+
+
+def weighted_forest(kind, n_classes):
+    X, y = make_classification(900, n_features=8, n_informative=5, n_classes=n_classes, random_state=0)
+    trees = [(str(seed), DecisionTreeClassifier(max_depth=4, max_features=2, random_state=seed)) for seed in range(25)]
+    if kind == "voting":
+        model = VotingClassifier(trees, weights=np.linspace(1, 3, 25)).fit(X[:400], y[:400])
+    else:
+        model = AdaBoostClassifier(DecisionTreeClassifier(max_depth=3), n_estimators=30, random_state=0)
+        model.fit(X[:400], y[:400])
+    return scurry.from_model(model), model.predict(X), X
+
+
+@pytest.mark.parametrize("kind", ["voting", "boosting"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_weighted_votes(kind, n_classes):
+    forest, labels, X = weighted_forest(kind, n_classes)
+    assert not forest.has_votes
+    weights, n_wrong, n_trees = forest.vote_weights, np.zeros(len(X)), 0.0
+    rule = solve_weighted(3 * weights, 0.3, n_classes=n_classes)
+    for seed in range(20):
+        fast = scurry.Predictor.from_rule(forest, rule, random_state=seed)
+        run = fast.run(X)
+        n_wrong += run.labels != labels
+        n_trees += run.mean_trees / 20
+        np.testing.assert_array_equal(forest.classes[fast.predict_proba(X).argmax(axis=1)], run.labels)
+    # Each row by itself; the chance that a row exceeds it by so much is below 1e-4, and few rows come near.
+    assert n_wrong.max() <= 14
+    assert n_wrong.sum() > 0
+    assert n_trees < 0.8 * forest.n_trees
+    assert "Each row gets another label than the model's with probability at most 30 %" in str(fast.summary())
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_weighted_votes_stop_as_the_leads_say(n_classes):
+    forest, _, X = weighted_forest("voting", n_classes)
+    rule = solve_weighted(forest.vote_weights, 0.05, n_classes=n_classes)
+    fast = scurry.Predictor.from_rule(forest, rule, random_state=0)
+    order, leads = fast.plan.order, rule.leads(fast.plan.order)
+    scores = forest.tree_scores(X)[:, order]
+    if n_classes == 2:
+        lead = np.abs(scores.cumsum(axis=1))
+    else:
+        ranked = np.sort(scores.cumsum(axis=1), axis=2)
+        lead = ranked[:, :, -1] - ranked[:, :, -2]
+    stops = lead >= leads[1:] + 1e-6  # the thresholds of the grid are a few units higher
+    stops[:, -1] = True
+    np.testing.assert_array_equal(fast.run(X).trees, stops.argmax(axis=1) + 1)
+
+
+def test_weighted_rules_that_do_not_fit(averaged, boosted, tmp_path):
+    forest = averaged.with_vote_weights(np.linspace(1, 2, 20))
+    for given, rule, message in [
+        (averaged, solve_weighted(np.ones(20), 0.1), r"count alike; use .*solve or .*with_vote_weights\(weights\)"),
+        (boosted, solve_weighted(np.ones(25), 0.1), "add scores and do not vote; use scurry.stopping.qwyc"),
+        (forest, solve_weighted(np.ones(20), 0.1), "not proportional"),
+        (forest, solve_weighted(np.ones(21), 0.1), "for 21 voters, the forest has 20 trees"),
+        (forest, solve_weighted(forest.vote_weights, 0.1, n_classes=3), "for 3 classes, the forest has 2"),
+    ]:
+        with pytest.raises(InputError, match=message) as caught:
+            scurry.Predictor.from_rule(given, rule)
+        assert caught.value.argument == "rule"
+    with pytest.raises(InputError, match='shuffle="row" is for a VoteRule'):
+        scurry.Predictor.from_rule(forest, solve_weighted(forest.vote_weights, 0.1), shuffle="row")
+    fast = scurry.Predictor.from_rule(forest, solve_weighted(forest.vote_weights, 0.1), random_state=0)
+    fast.save(tmp_path / "fast.scurry")
+    again = scurry.load(tmp_path / "fast.scurry")
+    assert again.digest == fast.digest
+    np.testing.assert_array_equal(again.predict(NEW), fast.predict(NEW))
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from scurry.checks import check_numbers
 from scurry.errors import InputError
 from scurry.forest.rows import as_rows, thread_count
 from scurry.forest.structure import MISSING_NONE, MISSING_ZERO, ZERO, ForestFields, label_codes, link_scores
-from scurry.forest.wrappers import Isolation
+from scurry.forest.wrappers import Isolation, Voted
 
+_SAME = 1e-9  # leads of leaves that differ by less are the same but for rounding
 _LARGEST_SUM = 2**31 - 2  # early exits count in 32-bit integers
 
 
@@ -27,6 +29,10 @@ class TreeAnswers(ForestFields, ABC):
     @abstractmethod
     def scores(self, X: Any, n_threads: int | None = 1) -> NDArray[np.float64]:
         """Return the scores before the link."""
+
+    @abstractmethod
+    def replace(self, **fields: Any) -> Self:
+        """Return a forest that differs in some fields."""
 
     def codes_of(self, labels: ArrayLike, name: str = "y") -> NDArray[np.int32]:
         """Return the index of each label among the forest's classes.
@@ -195,6 +201,73 @@ class TreeAnswers(ForestFields, ABC):
         if self.wrapper is not None and self.wrapper.decides:
             return False
         return self.is_classifier and self.n_columns == self.n_classes and self.aggregation != "sum"
+
+    @property
+    def vote_weights(self) -> NDArray[np.float64] | None:
+        """What the vote of each tree counts, shape (n_trees,); None if the trees do not vote.
+
+        Trees vote if every leaf of a tree gives one class the same lead over all others: those of AdaBoost, of hard
+        voting by single trees, and of `with_vote_weights`. Where votes count alike the weights are 1; where leaves are
+        added up, they are in units of `tree_scores`, or for more than two classes of the lead over another class.
+        """
+        if self.has_votes:
+            return np.ones(self.n_trees)
+        if self.wrapper is not None and not self.wrapper.follows_sum:
+            return None
+        if self.n_classes < 2 or self.n_rounds != self.n_trees or np.ptp(self.score_start) > 0:
+            return None
+        if self.n_classes == 2:
+            largest = leads = np.abs(leaf_scores(self))
+            if abs(self.score_threshold) > np.finfo(np.float64).tiny:
+                return None
+        else:
+            ranked = np.sort(self.leaf_values(), axis=1)
+            largest, leads = ranked[:, -1] - ranked[:, 0], ranked[:, -1] - ranked[:, -2]
+        most = np.maximum.reduceat(np.where(self.is_leaf, largest, 0.0), self.tree_offset[:-1])
+        least = np.minimum.reduceat(np.where(self.is_leaf, leads, np.inf), self.tree_offset[:-1])
+        return most if (most - least <= _SAME * most).all() and most.any() else None
+
+    def with_vote_weights(self, weights: ArrayLike) -> Self:
+        """Return the forest in which each tree votes for the largest class of its leaf, and votes have weights.
+
+        Parameters
+        ----------
+        weights : array of shape (n_trees,)
+            What the vote of each tree counts; with a positive sum.
+
+        Returns
+        -------
+        Forest
+            It answers the class with the largest weight of votes, the first of several.
+
+        Examples
+        --------
+        >>> import scurry
+        >>> leaf = {"feature": [-1], "threshold": [0], "left": [-1], "right": [-1]}
+        >>> trees = [leaf | {"value": [shares]} for shares in ([0.9, 0.1], [0.8, 0.2], [0.4, 0.6])]
+        >>> forest = scurry.Forest.from_trees(trees, n_features=1)
+        >>> forest.predict([[0.0]]), forest.with_vote_weights([1, 1, 3]).predict([[0.0]])
+        (array([0]), array([1]))
+        """
+        counts = check_numbers("weights", weights)
+        if not self.has_votes or (self.wrapper is not None and self.wrapper.members):
+            raise InputError("the trees of this forest add scores, or belong to models inside, and have no votes")
+        if counts.shape != (self.n_trees,) or not 0 < counts.sum() < np.inf:
+            raise InputError(
+                f"weights must be {self.n_trees} numbers, one for each tree, with a positive sum", argument="weights"
+            )
+        of_node = np.repeat(counts, np.diff(self.tree_offset))
+        votes = self.value.argmax(axis=1)[:, None] == np.arange(self.n_classes)
+        # Sums of weights, added up as scikit-learn does: one tree after the other, from 0 on.
+        return self.replace(
+            value=np.where(votes, of_node[:, None], 0.0),
+            base_score=np.zeros(self.n_classes),
+            aggregation="sum",
+            link="identity",
+            label_from="score",
+            score_dtype="float64",
+            wrapper=Voted(n_classes=self.n_classes, weights=tuple(counts.tolist())),
+        )
 
     @property
     def has_probabilities(self) -> bool:

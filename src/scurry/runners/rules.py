@@ -15,13 +15,27 @@ from scurry.checks import RandomState, check_choice, check_instance, check_rando
 from scurry.errors import InputError
 from scurry.forest import Forest, score_step
 from scurry.formatting import format_percent
-from scurry.plan import NEVER_ABOVE, NEVER_BELOW, ExitRule, ExitSide, LeaderRule, Plan, SentinelRule, TopKRule, to_int32
+from scurry.plan import (
+    NEVER_ABOVE,
+    NEVER_BELOW,
+    ExitRule,
+    ExitSide,
+    LeaderRule,
+    Plan,
+    SentinelRule,
+    SumRule,
+    TopKRule,
+    to_int32,
+)
 from scurry.promises import Certificate, Labels, TopK
-from scurry.stopping import FanFit, LeaderFit, MarginFit, PluralityRule, VotePolicy, VoteRule
+from scurry.stopping import FanFit, LeaderFit, MarginFit, PluralityRule, VotePolicy, VoteRule, WeightedVoteRule
 from scurry.stopping.sentinels.lanes import SentinelFit
 from scurry.stopping.votes.plurality import PairwisePolicy
 
 _ROUNDING = 1e-4  # grid units: far above the error of products near 2**31, far below one unit
+
+# Weights of a rule and of a forest that are proportional but for rounding.
+_SAME = 1e-9
 
 _RECIPE = "scurry.Predictor.from_rule(forest, rule)"
 
@@ -29,22 +43,26 @@ ScoreRule: TypeAlias = MarginFit | FanFit | LeaderFit
 VotingRule: TypeAlias = VoteRule | PluralityRule
 
 
-def plan_of(forest: Forest, rule: VotingRule | ScoreRule, *, shuffle: str, random_state: RandomState) -> Plan:
+def plan_of(
+    forest: Forest, rule: VotingRule | WeightedVoteRule | ScoreRule, *, shuffle: str, random_state: RandomState
+) -> Plan:
     """Return the plan that runs `rule` on `forest`; see `Predictor.from_rule`."""
     check_instance("forest", forest, Forest, hint="; import a model with scurry.from_model(model)")
     check_choice("shuffle", shuffle, ("fixed", "row"))
     rng = check_random_state(random_state)
-    if not isinstance(rule, VoteRule | PluralityRule | MarginFit | FanFit | LeaderFit):
+    if not isinstance(rule, VoteRule | PluralityRule | WeightedVoteRule | MarginFit | FanFit | LeaderFit):
         inside = "; pass its rule: the first of its fields" if hasattr(rule, "rule") else ""
         raise InputError(
-            "rule must be a VoteRule, PluralityRule, MarginFit, FanFit or LeaderFit of scurry.stopping, got "
-            f"{type(rule).__name__}{inside}",
+            "rule must be a VoteRule, PluralityRule, WeightedVoteRule, MarginFit, FanFit or LeaderFit of "
+            f"scurry.stopping, got {type(rule).__name__}{inside}",
             argument="rule",
         )
     if shuffle == "row" and not isinstance(rule, VoteRule):
         raise InputError('shuffle="row" is for a VoteRule; other rules need one order', argument="shuffle")
     if isinstance(rule, VoteRule | PluralityRule):
         return _vote_plan(forest, rule, shuffle, rng)
+    if isinstance(rule, WeightedVoteRule):
+        return _weighted_plan(forest, rule, rng)
     _check_score_rule(forest, rule)
     return score_plan(forest, rule, score_step(forest), _score_certificate(rule))
 
@@ -52,8 +70,8 @@ def plan_of(forest: Forest, rule: VotingRule | ScoreRule, *, shuffle: str, rando
 def _vote_plan(forest: Forest, rule: VotingRule, shuffle: str, rng: np.random.Generator) -> Plan:
     if not forest.has_votes:
         raise InputError(
-            "the rule counts votes, each tree's once, and the trees of this forest add scores, or votes of different "
-            'weight; scurry.early_exit(forest, promise="certain") stops once the others cannot change a label, or fit '
+            f"the rule counts votes, each tree's once, and the trees of this forest {_instead(forest)}; "
+            'scurry.early_exit(forest, promise="certain") stops once the others cannot change a label, or fit '
             "a rule on scores to forest.tree_scores(X), with scurry.stopping.qwyc or multiclass_qwyc",
             argument="rule",
         )
@@ -69,6 +87,51 @@ def _vote_plan(forest: Forest, rule: VotingRule, shuffle: str, rng: np.random.Ge
         stop = majority_rule(rule.policies, shuffle, int(rng.integers(2**63)))
         return Plan(order=order, stop=stop, certificate=_vote_certificate(rule))
     return Plan(order=order, stop=plurality_rule(strictest(rule)), certificate=_plurality_certificate(rule))
+
+
+def _instead(forest: Forest) -> str:
+    if forest.vote_weights is None:
+        return "add scores"
+    n_classes = "" if forest.n_classes == 2 else f", n_classes={forest.n_classes}"
+    return (
+        "have votes of different weight: solve the rule with "
+        f"scurry.stopping.solve_weighted(forest.vote_weights, max_disagreement{n_classes})"
+    )
+
+
+def _weighted_plan(forest: Forest, rule: WeightedVoteRule, rng: np.random.Generator) -> Plan:
+    weights = forest.vote_weights
+    if weights is None or forest.has_votes:
+        why = "add scores and do not vote" if weights is None else "have votes that count alike"
+        with_weights = "" if weights is None else ", or give them weights by forest.with_vote_weights(weights)"
+        instead = "qwyc or multiclass_qwyc" if weights is None else "solve or solve_plurality"
+        raise InputError(
+            f"the rule is for votes with weights, and the trees of this forest {why}; use scurry.stopping.{instead}"
+            f"{with_weights}",
+            argument="rule",
+        )
+    if rule.n_classes != forest.n_classes:
+        raise _misfit(f"{rule.n_classes} classes", f"{forest.n_classes}; solve it with n_classes={forest.n_classes}")
+    if rule.n_voters != forest.n_trees:
+        raise _misfit(f"{rule.n_voters} voters", f"{forest.n_trees} trees; solve it for forest.vote_weights")
+    unit = weights.sum() / rule.weights.sum()
+    if not (np.abs(rule.weights * unit - weights) <= _SAME * weights.max()).all():
+        raise InputError(
+            "the weights of the rule are not proportional to those of the forest; solve it for forest.vote_weights",
+            argument="rule",
+        )
+    order, step = rng.permutation(forest.n_trees).astype(np.int32), score_step(forest)
+    # Rounding to the grid moves every vote by up to half a unit, of two classes' sums each.
+    leads = np.ceil(rule.leads(order) * unit / step) + np.arange(forest.n_trees + 1) + 1
+    leads[-1] = np.inf
+    if forest.n_classes == 2:
+        lower, upper = to_int32(-leads)[None], to_int32(leads)[None]
+        stop: SumRule = ExitRule(kind="scores", step=step, weights=np.ones(1), lower=lower, upper=upper)
+    else:
+        stop = LeaderRule(kind="scores", step=step, lead=to_int32(leads))
+    promise = Labels(rule.max_disagreement, confidence=None, holds="each row")
+    certificate = Certificate(method="weighted votes", promise=promise, recipe=_RECIPE)
+    return Plan(order=order, stop=stop, certificate=certificate)
 
 
 def _misfit(of_rule: str, of_forest: str) -> InputError:

@@ -310,16 +310,13 @@ def _join_votes(
 ) -> Forest:
     """Return the forest of single trees, each of which has one vote, or one that counts by its weight."""
     n_classes, parts = len(classes), []
-    for member, weight in zip(members, weights or (1.0,) * len(members), strict=True):
+    for member in members:
         voted = np.asarray(member.classes)[member.leaf_values().argmax(axis=1)]
-        value = np.where(voted[:, None] == np.arange(n_classes), weight, 0.0)
+        value = (voted[:, None] == np.arange(n_classes)).astype(np.float64)
         parts.append(Contribution(value, np.zeros(n_classes), np.full(1, -1, np.int32)))
-    fields = join(members, parts)
-    if weights is None:
-        return build(like, fields, aggregation="vote", classes=classes, wrapper=Voted(n_classes=n_classes))
-    # Sums of weights, added up as scikit-learn does: one tree after the other, from 0 on.
-    wrapper = Voted(n_classes=n_classes, weights=weights)
-    return build(like, fields, aggregation="sum", label_from="score", classes=classes, wrapper=wrapper)
+    wrapper = Voted(n_classes=n_classes)
+    forest = build(like, join(members, parts), aggregation="vote", classes=classes, wrapper=wrapper)
+    return forest if weights is None else forest.with_vote_weights(weights)
 
 
 def import_boosting(model: Any, import_model: Callable[[Any], Forest]) -> Forest:

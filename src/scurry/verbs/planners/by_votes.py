@@ -92,9 +92,12 @@ def _check_asked(forest: Forest, options: ExitOptions, method: str) -> None:
         why = "this model adds or averages scores"
         if forest.wrapper is not None:
             why = f"this model answers with {forest.wrapper.describe()}"
+        by_weight = ""
+        if forest.vote_weights is not None:
+            by_weight = ", or scurry.Predictor.from_rule with a rule of scurry.stopping.solve_weighted"
         raise InputError(
             f'method={method!r} counts votes of trees that count alike, and {why}; use "qwyc", or promise="certain" to '
-            "stop once the trees that are left cannot change a label",
+            f"stop once the trees that are left cannot change a label{by_weight}",
             argument="method",
         )
     if options.keep_scores is not None:
