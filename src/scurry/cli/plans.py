@@ -295,7 +295,7 @@ def compress(
         ),
     ] = None,
     max_bytes: Annotated[
-        int | None, typer.Option(help="Largest size of the packed file in bytes.", show_default=False)
+        int | None, typer.Option(help="Largest size of the saved file in bytes.", show_default=False)
     ] = None,
     confidence: Annotated[float, typer.Option(help="Probability with which the promise holds for new rows.")] = 0.95,
     fit_rows: Annotated[

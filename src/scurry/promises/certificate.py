@@ -55,11 +55,20 @@ class RowSummary:
         quantiles = [[float(value).hex() for value in row] for row in self.quantiles]
         return {"n_rows": self.n_rows, "quantiles": quantiles, "missing": self.missing.tolist()}
 
+    def packed(self) -> NDArray[Any]:
+        """Return the quantiles in single precision, which those of `of` have, or as they are."""
+        with np.errstate(over="ignore"):
+            single = self.quantiles.astype(np.float32)
+        return single if np.array_equal(single, self.quantiles, equal_nan=True) else self.quantiles
+
     @classmethod
     def from_json(cls, data: Any) -> Self:
-        """Return the summary that `to_json` wrote."""
+        """Return the summary that `to_json` wrote; its quantiles may be an array, as they are in files."""
         try:
-            quantiles = np.array([[float.fromhex(value) for value in row] for row in data["quantiles"]], np.float64)
+            stored = data["quantiles"]
+            if not isinstance(stored, np.ndarray):
+                stored = [[float.fromhex(value) for value in row] for row in stored]
+            quantiles = np.array(stored, np.float64)
             missing = np.array(data["missing"], np.float64)
             if quantiles.ndim != 2 or missing.shape != quantiles.shape[:1]:
                 raise ValueError("quantiles and missing do not fit together")

@@ -369,7 +369,7 @@ class SizeMeasurement:
     Attributes
     ----------
     n_bytes, full_bytes : int
-        Bytes of its packed file, and of the model's.
+        Bytes of its packed file, and of the model's. A predictor's file has the plan and this certificate besides.
     n_nodes, full_nodes, n_trees, full_trees : int
         Its nodes and trees, and the model's.
     changed : float
