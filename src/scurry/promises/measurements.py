@@ -51,11 +51,6 @@ class ExitMeasurement:
 
     TAG: ClassVar[str] = "exit"
 
-    @property
-    def spent(self) -> float:
-        """What is compared between plans: the cost per row, or the trees where each costs the same."""
-        return self.mean_trees if self.mean_cost is None else self.mean_cost
-
     def describe(self) -> dict[str, str]:
         """Return what was measured, by name."""
         lines = {"labels changed": format_share(self.changed), "trees per row": format_number(self.mean_trees)}

@@ -58,7 +58,6 @@ from scipy.optimize import OptimizeResult, linprog
 from scurry import _core
 from scurry.checks import Progress
 from scurry.errors import ScurryError
-from scurry.forest import Forest
 from scurry.pruning.path import PruningPath, solve_each
 from scurry.pruning.problem import PruningProblem
 
@@ -93,7 +92,7 @@ class Relaxation:
         forest, closure = problem.forest, problem.closure
         self.charged = np.flatnonzero(closure.cost > 0)
         n_own, n_purchases, n_items = len(self.charged), len(closure.item_node), closure.n_items
-        self.above = _above(forest)
+        self.above = _above(forest.parent)
         above, buyers = self.above, problem.nodes[np.concatenate([self.charged, closure.item_node])]
         # Each path to a leaf is cut once; a charge is due unless its path is cut at or above the node.
         self.equal = sparse.vstack(
@@ -171,7 +170,7 @@ class NaiveRelaxation:
     """
 
     def __init__(self, problem: PruningProblem, leaves: NDArray[np.int32]) -> None:
-        self.problem, self.above = problem, _above(problem.forest)
+        self.problem, self.above = problem, _above(problem.forest.parent)
         forest, costs, n_nodes = problem.forest, problem.costs, problem.forest.n_nodes
         unit = float(problem.cost_unit) * len(leaves)
         prices = np.rint(np.array([*costs.feature_costs, *costs.group_costs]) / unit)
@@ -268,17 +267,16 @@ def level_set(share: NDArray[np.float64]) -> NDArray[np.bool_]:
     return share > level
 
 
-def _above(forest: Forest) -> sparse.csr_array:
+def _above(parent: NDArray[np.int32]) -> sparse.csr_array:
     """Return a row for each node with ones at the node and all nodes above it."""
-    parent = forest.parent
-    nodes = above = np.arange(forest.n_nodes, dtype=np.int32)
+    nodes = above = np.arange(len(parent), dtype=np.int32)
     row, column = [], []
     while len(nodes):
         row.append(nodes)
         column.append(above)
         nodes, above = nodes[parent[above] >= 0], parent[above[parent[above] >= 0]]
     at = (np.concatenate(row), np.concatenate(column))
-    return sparse.csr_array((np.ones(len(at[0])), at), (forest.n_nodes, forest.n_nodes))
+    return sparse.csr_array((np.ones(len(at[0])), at), (len(parent), len(parent)))
 
 
 _NO_GAIN = 1e-9  # relative to the master's value: a smaller improvement may be the solver's rounding

@@ -24,7 +24,7 @@ import scurry
 from scurry.errors import FormatError, InfeasibleError, InputError
 from scurry.forest.files.storage import write_container
 from scurry.plan import NEVER_BELOW, ScoreMap
-from scurry.promises import Certificate
+from scurry.promises import Certificate, ExitMeasurement
 from scurry.runners import rules
 from scurry.runners.exits import stops_of
 from scurry.stopping import LeaderFit, MarginFit, fan, preset_order, qwyc
@@ -597,3 +597,11 @@ def test_quality_is_measured_on_rows_that_did_not_fit_the_map(monkeypatch):
     np.testing.assert_array_equal(shipped, fast.run(X[400:]).trees < 15)
     assert not (of_measure & ~shipped).any()
     assert set(map(tuple, X[400:][of_measure])).isdisjoint(map(tuple, measured[0]))
+
+
+def test_plans_are_compared_by_their_cost_or_by_trees():
+    forest = complete_forest(n_trees=3, depth=2)
+    measured = [{"mean_trees": 4.0}, {"mean_trees": 4.0, "mean_cost": 1.5}]
+    certificates = [Certificate(method="toy", measured=ExitMeasurement(changed=0.0, **one)) for one in measured]
+    assert [by_scores.spent_by(scurry.Plan.full(forest, one)) for one in certificates] == [4.0, 1.5]
+    assert by_scores.spent_by(None) == by_scores.spent_by(scurry.Plan.full(forest, None)) == np.inf

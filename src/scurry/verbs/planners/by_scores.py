@@ -564,9 +564,14 @@ def keep_if_worth_it(calibration: Calibration, plan: Plan) -> Plan:
 
 
 def spent_by(plan: Plan | None) -> float:
-    """Return what a plan spent per row on the rows that tested it; infinity if there is none."""
+    """Return what plans are compared by: the cost per row, or the trees where each costs the same.
+
+    It was measured on the rows that tested the plan; it is infinite if there is no plan.
+    """
     measured = None if plan is None or plan.certificate is None else plan.certificate.exits
-    return np.inf if measured is None else measured.spent
+    if measured is None:
+        return np.inf
+    return measured.mean_trees if measured.mean_cost is None else measured.mean_cost
 
 
 def _infeasible(calibration: Calibration, n_mistakes: int, n_rows: int) -> InfeasibleError:
