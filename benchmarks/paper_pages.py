@@ -171,7 +171,7 @@ def claim_cells(claim: Claim) -> list[str]:
 
 
 def _number(value: float, unit: str) -> str:
-    text = f"{value:.2f}" if abs(value) < 100 else f"{value:.1f}"
+    text = f"{value:.2f}" if abs(value) < 100 else f"{value:.1f}" if abs(value) < 1000 else f"{value:,.0f}"
     return f"{text} {unit}".strip()
 
 
