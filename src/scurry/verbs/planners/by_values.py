@@ -27,14 +27,8 @@ from scurry.stopping.guarantee import InMemory, Sums, certified_rate, certify_ra
 from scurry.stopping.sentinels.lanes import CAUTIONS, SentinelFit, ValueFamily, mean_family, prefix_family
 from scurry.stopping.sentinels.prefix import RowLeaves, even_sentinels, fit_prefix, placed_sentinels
 from scurry.verbs.options import Calibration, ExitOptions
-from scurry.verbs.planners.by_scores import (
-    can_refit,
-    full_scores,
-    leaves_of,
-    link_of,
-    score_values,
-    split_to_fit,
-)
+from scurry.verbs.planners.by_scores import can_refit, split_to_fit
+from scurry.verbs.planners.sentinel_scores import full_scores, leaves_of, link_of, score_values
 
 FloatArray = NDArray[np.float64]
 # In a fit, the weight of rows whose probability is 0 or 1; those at one half weigh 1 more. Errors of clear rows hardly
