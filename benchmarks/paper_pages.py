@@ -146,12 +146,13 @@ def _shown(result: Result, item: str) -> list[str]:
 
 
 def _table(claims: Sequence[Claim], item: str) -> list[str]:
-    lines = ["", "| | published | obtained | repeats | interval | verdict | why |", "|---|--:|--:|--:|--:|---|---|"]
-    return lines + [_row(claim) for claim in claims if claim.item == item]
-
-
-def _row(claim: Claim) -> str:
-    return f"| {' | '.join(claim_cells(claim))} |"
+    """The claims of a heading; without the last column if there is nothing to say in it."""
+    rows = [claim_cells(claim) for claim in claims if claim.item == item]
+    names = ["", "published", "obtained", "repeats", "interval", "verdict", "why"]
+    n_columns = len(names) if any(row[-1] for row in rows) else len(names) - 1
+    aligned = ["---", *["--:"] * 4, "---", "---"][:n_columns]
+    lines = ["", f"| {' | '.join(names[:n_columns])} |".replace("|  |", "| |"), f"|{'|'.join(aligned)}|"]
+    return lines + [f"| {' | '.join(row[:n_columns])} |" for row in rows]
 
 
 def claim_cells(claim: Claim) -> list[str]:
@@ -162,13 +163,15 @@ def claim_cells(claim: Claim) -> list[str]:
     if claim.verdict == NOT_RUN:
         return [claim.what, published, "–", "0", "–", claim.verdict, claim.why]
     unit = "" if claim.published is None and claim.above is None else claim.unit
-    interval = "–" if claim.interval is None else " to ".join(_number(end, unit) for end in claim.interval)
+    interval = "–"
+    if claim.interval is not None:
+        interval = f"{_number(claim.interval[0], '')} to {_number(claim.interval[1], unit)}"
     why = "" if claim.evidence and claim.verdict == CLOSE else claim.why  # it would explain a difference
     return [claim.what, published, _number(claim.mean, unit), str(claim.n_obtained), interval, claim.verdict, why]
 
 
 def _number(value: float, unit: str) -> str:
-    text = f"{value:.2f}" if abs(value) < 100 else f"{value:.1f}"
+    text = f"{value:.2f}" if abs(value) < 100 else f"{value:.1f}" if abs(value) < 1000 else f"{value:,.0f}"
     return f"{text} {unit}".strip()
 
 

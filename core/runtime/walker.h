@@ -86,6 +86,9 @@ class Walker {
   // Loads rows and makes that copy for walks through all trees by all of them; top levels may then be sliced. Rows that
   // are bytes become ranks at once where trees need nothing else: the block has no keys then.
   void load_for_all(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch) const;
+  // Makes the block of rows [first, first + n) with nothing but their ranks, if there are any: a few rows at a time, whose
+  // keys stay in the nearest cache and are not kept.
+  void load_ranks(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch) const;
   // Makes the copy of keys, which alone helps descend().
   void index_keys(Scratch& scratch) const;
   // payload[row] of the leaf each row of the block reaches in a tree.

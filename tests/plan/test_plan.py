@@ -147,15 +147,6 @@ def test_scaled_thresholds_go_apart():
     assert leads.with_scaled_thresholds(forest, 1e-9).need.tolist() == [[1, 2, 3]] * 3, "a lead of one vote at least"
 
 
-def test_regions_are_relative_to_the_decision():
-    forest = complete_forest(2, 1, 1, 1, classes=[0, 1], base_score=[-0.5], aggregation="sum")
-    lower, upper = np.array([[-9, -4, 3]], np.int32), np.array([[9, 8, 4]], np.int32)
-    rule = ExitRule(kind="scores", step=0.125, weights=np.ones(1), lower=lower, upper=upper)
-    assert rule.threshold(forest) == 4
-    band = rule.regions(forest)
-    assert (band.lower[0].tolist(), band.upper[0].tolist()) == ([-1.625, -1.0, -0.125], [0.625, 0.5, 0.0])
-
-
 def test_the_start_of_a_leader_is_its_base_score():
     forest = complete_forest(2, 1, 1, 3, base_score=[0.5, 0.0, -0.25])
     rule = LeaderRule(kind="scores", step=0.125, lead=np.ones(3, np.int32))

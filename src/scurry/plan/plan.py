@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from scurry.costs import FeatureCosts
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest, largest_scores, leaf_scores, score_threshold
 from scurry.forest.files.storage import Container
+from scurry.plan.regions import Band, Bins, Leads, Regions
 
 if TYPE_CHECKING:
     from scurry.promises import Certificate
@@ -42,70 +43,6 @@ class ExitSide(IntEnum):
     NEGATIVE = 1
     POSITIVE = 2
     FULL = 3  # evaluate every tree, whatever comes
-
-
-class Band(NamedTuple):
-    """Thresholds after each number of trees, NaN where no row stops.
-
-    Attributes
-    ----------
-    lower, upper : float64 arrays of shape (n_policies, n_trees + 1)
-        A row stops as negative at or below `lower`, as positive at or above `upper`: numbers of positive votes, or
-        running scores minus the decision threshold.
-    """
-
-    lower: NDArray[np.float64]
-    upper: NDArray[np.float64]
-
-
-class Bins(NamedTuple):
-    """Intervals of a score, minus the decision threshold, that stop a row.
-
-    Attributes
-    ----------
-    trees : int64 array of shape (n_bins,)
-        After how many trees.
-    low, high : float64 arrays of shape (n_bins,)
-        Infinite where an interval has no end.
-    positive : bool array of shape (n_bins,)
-    score : str
-        Which score: that of the trees so far, or an estimate of the full one.
-    """
-
-    trees: NDArray[np.int64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    positive: NDArray[np.bool_]
-    score: str = "running score"
-
-
-class Leads(NamedTuple):
-    """The smallest lead over the second class that stops a row after each round; NaN where none does.
-
-    Attributes
-    ----------
-    lead : float64 array of shape (n_rounds + 1,)
-    """
-
-    lead: NDArray[np.float64]
-
-
-class Gaps(NamedTuple):
-    """How far below the k-th best document of its query a document leaves.
-
-    Attributes
-    ----------
-    trees : int64 array of shape (n_sentinels,)
-        After how many trees.
-    gap : float64 array of shape (n_sentinels,)
-        On the scale of scores; NaN where none leaves.
-    """
-
-    trees: NDArray[np.int64]
-    gap: NDArray[np.float64]
-
-
-Regions = Band | Bins | Leads | Gaps
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -138,6 +75,15 @@ class StopRule(ABC):
     def by_votes(self) -> bool:
         """Whether trees vote, so that a row evaluated in full gets the label of the full vote."""
         return False
+
+    @property
+    def tested_by(self) -> str:
+        """How rows are tested: by "sums" or their "bins" after every tree, at "sentinels", or by bounds of "cells"."""
+        return "sums"
+
+    def mean_comparisons(self, trees: NDArray[np.integer]) -> float:
+        """Return how often a row is compared with other rows, given how many trees rows evaluate."""
+        return 0.0
 
     def node_weights(self, forest: Forest) -> NDArray[np.float64]:
         """Return how many times each node counts, shape (n_nodes,); empty if all count once."""
@@ -353,6 +299,11 @@ class ExitRule(SumRule):
             raise InputError("piece_edges must rise after each number of trees")
         if sides.max(initial=0) > ExitSide.FULL:
             raise InputError(f"piece_sides must be from 0 to {int(ExitSide.FULL)}, got {sides.max()}")
+
+    @property
+    def tested_by(self) -> str:
+        """Bins, if it has pieces."""
+        return "bins" if len(self.piece_edges) else "sums"
 
     def check(self, forest: Forest) -> None:
         """Raise an error unless this rule can stop `forest`."""
