@@ -454,6 +454,13 @@ class TestTrainingRows:
         assert "as those rows did" in describe_training(forest, InMemory(X[:1500]), None)
         assert not describe_training(forest, InMemory(X[1500:]), y[1500:])
 
+    def test_few_new_rows_are_no_sign(self):
+        """Every leaf of trees grown to the end has a training row, and few of them have one of 300 others."""
+        X, y = make_classification(4000, 10, n_informative=5, flip_y=0.15, weights=[0.75], random_state=1500)
+        X = X.astype(np.float32)
+        model = ExtraTreesClassifier(15, class_weight="balanced", random_state=0).fit(X[:1500], y[:1500])
+        assert not describe_training(scurry.from_model(model), InMemory(X[1500:1800]), None)
+
     def test_units_of_weights(self):
         rng = np.random.default_rng(0)
         multiples = rng.integers(4, 60, 40).astype(np.float64)
