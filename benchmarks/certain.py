@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 import scurry
 from report import RESULTS, commit, machine
-from scurry.datasets.catalogue import Column, write_npz
+from scurry.datasets import Column, write_npz
 from scurry.promises import Certain
 from scurry.timing import race
 

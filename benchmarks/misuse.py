@@ -35,7 +35,7 @@ import scurry
 from promise import noisy_rows
 from report import RESULTS, commit
 from scurry.stopping.guarantee import InMemory
-from scurry.verbs.options import describe_training
+from scurry.verbs.training_rows import describe_training
 
 ALPHA = 0.01
 N_POOL = 20_000

@@ -1,6 +1,7 @@
 """Write the pages ``docs/papers/PAPER.md`` from the stored results: published, obtained, interval, verdict, why.
 
-Pictures are drawn beside them, and ``counts.txt`` says how many claims of each paper have which verdict.
+Pictures are drawn beside them. ``counts.txt`` says how many claims of each paper have which verdict, and ``open.txt``
+lists those that are different and unexplained, or not decided.
 
 python benchmarks/paper_pages.py            # --check: only say whether a page is out of date
 """
@@ -12,7 +13,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from paper_claims import CLOSE, EXPLAINED, FOLDER, NOT_RUN, VERDICTS, Claim, Result, count_verdicts
+from paper_claims import (
+    CLOSE,
+    EXPLAINED,
+    FOLDER,
+    NOT_RUN,
+    UNDECIDED,
+    UNEXPLAINED,
+    VERDICTS,
+    Claim,
+    Result,
+    count_verdicts,
+)
 
 PAGES = Path(__file__).resolve().parents[1] / "docs" / "papers"
 
@@ -44,7 +56,7 @@ def write_all() -> dict[str, str]:
     """Return all files by name."""
     results = [Result.load(path) for path in sorted(FOLDER.glob("*.json"))]
     files = {name: text for result in results for name, text in write_files(result).items()}
-    return files | {"counts.txt": write_counts(results)}
+    return files | {"counts.txt": write_counts(results), "open.txt": write_open(results)}
 
 
 def write_files(result: Result) -> dict[str, str]:
@@ -71,6 +83,18 @@ def write_counts(results: Sequence[Result]) -> str:
             lines.append(f"| {link} | {' | '.join(cells)} | {share} |")
         lines.append("")
     return "\n".join(lines)
+
+
+def write_open(results: Sequence[Result]) -> str:
+    """Return the claims on the papers' data that are different and unexplained, or not decided."""
+    lines = ["| | published | obtained | repeats | interval | verdict |", "|---|--:|--:|--:|--:|---|"]
+    for result in results:
+        for claim in result.claims:
+            if claim.verdict in (UNEXPLAINED, UNDECIDED):
+                _, *cells, _ = claim_cells(claim)
+                where = f"[{result.paper}](papers/{result.paper}.md), {claim.item}: {claim.what}"
+                lines.append(f"| {where} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def write_page(result: Result) -> str:
@@ -122,12 +146,13 @@ def _shown(result: Result, item: str) -> list[str]:
 
 
 def _table(claims: Sequence[Claim], item: str) -> list[str]:
-    lines = ["", "| | published | obtained | repeats | interval | verdict | why |", "|---|--:|--:|--:|--:|---|---|"]
-    return lines + [_row(claim) for claim in claims if claim.item == item]
-
-
-def _row(claim: Claim) -> str:
-    return f"| {' | '.join(claim_cells(claim))} |"
+    """The claims of a heading; without the last column if there is nothing to say in it."""
+    rows = [claim_cells(claim) for claim in claims if claim.item == item]
+    names = ["", "published", "obtained", "repeats", "interval", "verdict", "why"]
+    n_columns = len(names) if any(row[-1] for row in rows) else len(names) - 1
+    aligned = ["---", *["--:"] * 4, "---", "---"][:n_columns]
+    lines = ["", f"| {' | '.join(names[:n_columns])} |".replace("|  |", "| |"), f"|{'|'.join(aligned)}|"]
+    return lines + [f"| {' | '.join(row[:n_columns])} |" for row in rows]
 
 
 def claim_cells(claim: Claim) -> list[str]:
@@ -138,13 +163,15 @@ def claim_cells(claim: Claim) -> list[str]:
     if claim.verdict == NOT_RUN:
         return [claim.what, published, "–", "0", "–", claim.verdict, claim.why]
     unit = "" if claim.published is None and claim.above is None else claim.unit
-    interval = "–" if claim.interval is None else " to ".join(_number(end, unit) for end in claim.interval)
+    interval = "–"
+    if claim.interval is not None:
+        interval = f"{_number(claim.interval[0], '')} to {_number(claim.interval[1], unit)}"
     why = "" if claim.evidence and claim.verdict == CLOSE else claim.why  # it would explain a difference
     return [claim.what, published, _number(claim.mean, unit), str(claim.n_obtained), interval, claim.verdict, why]
 
 
 def _number(value: float, unit: str) -> str:
-    text = f"{value:.2f}" if abs(value) < 100 else f"{value:.1f}"
+    text = f"{value:.2f}" if abs(value) < 100 else f"{value:.1f}" if abs(value) < 1000 else f"{value:,.0f}"
     return f"{text} {unit}".strip()
 
 

@@ -91,7 +91,7 @@ class Picture:
             across, up = (x - x_ticks[0]) / (x_ticks[-1] - x_ticks[0]), (y - y_ticks[0]) / (y_ticks[-1] - y_ticks[0])
             return LEFT + across * (RIGHT - LEFT), BOTTOM - up * (BOTTOM - TOP)
 
-        drawing.text((LEFT + RIGHT) / 2, 28, self.title, INK, weight="bold")
+        drawing.text((LEFT + RIGHT) / 2, 15, self.title, INK, weight="bold")
         for place, tick in enumerate(x_ticks):
             x, y = at(tick, y_ticks[0])
             drawing.line([(x, y), (x, TOP)], GREY, 0.4, opacity=0.6)

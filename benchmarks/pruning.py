@@ -27,7 +27,8 @@ from sklearn.ensemble import RandomForestClassifier
 import scurry
 from report import Report
 from scurry.pruning import PruningPath, PruningProblem
-from scurry.pruning.methods import at_lambdas, linear_program, whole_path
+from scurry.pruning.methods import at_lambdas, whole_path
+from scurry.pruning.programs import linear_program
 
 T = TypeVar("T")
 

@@ -519,15 +519,16 @@ def _pictures(found: Found) -> tuple[Picture, ...]:
         if lines:
             title = f"{name}: rows by the trees they need"
             pictures.append(Picture(figure.lower().replace(" ", "-"), figure, title, "trees", "log10", tuple(lines)))
-    cells = found.all(stand_in="2", trained="independently")
-    if cells:
-        lines = []
+    for experiment, (_, which, trained, *_) in TABLES.items():
+        cells, lines = found.all(stand_in=which, trained=trained), []
         for at, method in enumerate(("QWYC*", "Alg. 2, random", "Alg. 2, individual MSE", "Alg. 2, greedy MSE")):
-            difference, models = np.mean([cell[f"curve, {method}"] for cell in cells], axis=0)
-            lines.append(_line(method, models, 100 * difference, at, most=500))
-        title = "Experiment 6 on covertype: 500 independent trees"
-        item = "Experiment 6: covertype, 500 trees, independently trained"
-        pictures.append(Picture("figure-4", item, title, "mean models", "% differ", tuple(lines)))
+            if cells:
+                difference, models = np.mean([cell[f"curve, {method}"] for cell in cells], axis=0)
+                lines.append(_line(method, models, 100 * difference, at, most=500))
+        if lines:
+            title = f"{experiment}: {DATA_OF[which]}, {trained} trained"
+            name = f"figure-{2 if trained == 'jointly' else 4}-{experiment.split()[1]}"
+            pictures.append(Picture(name, title, title, "mean models", "% differ", tuple(lines)))
     sizes = sorted({cell["overfit"] for cell, _ in found.cells if "overfit" in cell})
     if sizes:
         lines = []

@@ -17,8 +17,9 @@ import threading
 import tokenize
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any, NamedTuple
 
 from sklearn.datasets import make_classification
@@ -64,7 +65,6 @@ LATER = (
     "runners.cells",
     "runners.receipts",
     "runners.sentinels",
-    "stopping.score_map",
     "stopping.sentinels",
     "stopping.verdict",
     "stopping.votes.answers",
@@ -75,8 +75,22 @@ LATER = (
     "verbs.planners.by_class",
     "verbs.planners.by_ranks",
     "verbs.planners.by_values",
+    "verbs.planners.score_map",
+    "verbs.planners.sentinel_scores",
+    "verbs.training_rows",
     "verbs.watch",
 )
+# Work of later features inside modules that have served before: what these functions do, and all they call, is left out
+# of the second count of the files of `early_exit`, like the modules of `LATER`.
+LATER_WORK = {
+    "verbs/options.py": {
+        "Calibration._row_summary": "quantiles of the calibration rows, for monitoring",
+    },
+    "verbs/planners/by_scores.py": {
+        "can_refit": "whether estimates at sentinels are possible",
+        "explain_speed": "whether saved trees save time",
+    },
+}
 _DIRECTIVES = ("noqa", "type:", "fmt:", "pragma:", "ruff:", "mypy:")
 
 
@@ -176,8 +190,11 @@ def _paths() -> Iterable[Figure]:
             ("early_exit", 13, _prepare_early_exit),
         ):
             prepare()()  # imports what is imported at first use, which is not what the call itself touches
-            touched = _trace(prepare())
+            touched, known = _trace(prepare())
             yield Figure(f"files on the path of {name}", len(touched), limit, touched)
+            if name == "early_exit":
+                left_out = [f"without {one} (later)" for one in touched if one not in known]
+                yield Figure("  on the features of 32b1528", len(known), limit, [*known, *left_out])
 
 
 def _fit() -> tuple[RandomForestClassifier, Any, Any]:
@@ -203,15 +220,36 @@ def _prepare_pruning() -> Callable[[], Any]:
     return lambda: path.at(max_cost=float(path.costs.max()) / 2)
 
 
-def _trace(call: Callable[[], Any]) -> list[str]:
-    touched: set[str] = set()
+def _trace(call: Callable[[], Any]) -> tuple[list[str], list[str]]:
+    """Return the files whose functions run in a call, and those of them that run outside the work of later features.
 
-    def note(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_name != "<module>":
-            touched.add(frame.f_code.co_filename)
-
+    A frame is the work of a later feature if it, or a frame that called it, belongs to a module of `LATER` or to a
+    function of `LATER_WORK`.
+    """
     # The package may be installed elsewhere than it is read from here.
     installed = Path(scurry.__file__).resolve().parent
+    touched: set[str] = set()
+    known: set[str] = set()
+
+    @cache
+    def is_later(code: CodeType) -> bool:
+        path = Path(code.co_filename)
+        if not path.is_relative_to(installed):
+            return False
+        place = path.relative_to(installed).as_posix()
+        return _is_later(_module_of(place)) or code.co_qualname in LATER_WORK.get(place, ())
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event != "call" or frame.f_code.co_name == "<module>":
+            return
+        touched.add(frame.f_code.co_filename)
+        if frame.f_code.co_filename not in known:
+            caller: FrameType | None = frame
+            while caller is not None and not is_later(caller.f_code):
+                caller = caller.f_back
+            if caller is None:
+                known.add(frame.f_code.co_filename)
+
     threading.setprofile(note)
     sys.setprofile(note)
     try:
@@ -219,7 +257,15 @@ def _trace(call: Callable[[], Any]) -> list[str]:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    paths = [Path(name).resolve() for name in touched]
+    return _places(touched, installed), _places(known, installed)
+
+
+def _module_of(place: str) -> str:
+    return "scurry." + place.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def _places(names: set[str], installed: Path) -> list[str]:
+    paths = [Path(name).resolve() for name in names]
     return sorted(path.relative_to(installed).as_posix() for path in paths if path.is_relative_to(installed))
 
 

@@ -61,4 +61,4 @@ _ALONE = (
     "large-data",
     "papers",
 )
-html_sidebars = {page: [] for page in _ALONE}
+html_sidebars = {page: [] for page in (*_ALONE, "papers/*")}  # the pages of papers have wide tables instead

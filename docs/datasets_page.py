@@ -7,7 +7,7 @@ A test makes the page again and compares.
 
 from pathlib import Path
 
-from scurry.datasets import catalogue
+from scurry import datasets
 
 PAGE = """\
 # Datasets
@@ -44,7 +44,7 @@ def make_page() -> str:
         "| name | what is predicted | rows | features | answers | other columns | download |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name, facts in catalogue._catalogue().items():
+    for name, facts in datasets._catalogue().items():
         answers = facts.task if facts.task != "classification" else f"{len(facts.classes)} classes"
         cells = [
             f"`{name}`",

@@ -67,7 +67,7 @@ const Kernels& avx512_of(const Processor& processor) {
     const Kernels& of = avx512::kTable;
     return Kernels{of.encode, of.narrow, of.wide,   of.sums,         of.ranks,
                    of.rivals, of.states, avx512vbmi::kSymmetricKernels, of.sliced, of.sliced_lanes,
-                   of.max_register_stride, of.tests_by_column, of.name};
+                   of.max_register_stride, of.tops_stride, of.tests_by_column, of.name};
   }();
   return has_vbmi(processor) ? with_vbmi : avx512::kTable;
 }

@@ -45,6 +45,9 @@ struct Block {
   }
 };
 
+constexpr std::size_t kTopsTogether = 8;  // trees whose top levels are tested together
+constexpr std::uint32_t kTopsLevels = 4;  // at most
+
 // What a walk needs, whether of a block of rows or of a single one.
 template <class Node>
 struct Walk {
@@ -68,6 +71,10 @@ struct WalkKernels {
   // Takes one row a tree step in trees[0], in trees[1], and so on; at[tree] is its node in the array of all nodes.
   void (*steps)(const Walk<Node>&, const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys,
                 std::uint32_t* at);
+  // at[tree * spacing + row], inside the tree, of the node each row reaches in the top kTopsLevels levels of up to
+  // kTopsTogether trees, or in as many as Tree::top says. Only of rows of tops_stride keys.
+  void (*tops)(const Walk<Node>&, const Tree* trees, std::size_t n, const Block&, std::uint32_t* at,
+               std::size_t spacing);
 };
 
 // What was found among the rows encoded.
@@ -387,6 +394,7 @@ struct Kernels {
   const SlicedKernels& sliced;
   const SlicedLaneKernels& sliced_lanes;
   std::uint32_t max_register_stride;  // narrow trees need no by-column copy of rows whose stride is at most this
+  std::uint32_t tops_stride;          // of rows that have the top levels of several narrow trees tested together; 0: none
   bool tests_by_column;               // the top levels of trees are tested on by-column copies of rows
   const char* name;
 };

@@ -4,6 +4,8 @@
 // and the path through the tree is read from these bits for sixteen rows at once.
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/isa.h"
 
 namespace scurry::SCURRY_ISA {
@@ -16,9 +18,9 @@ inline Vector follow(Vector outcomes, u32 levels) {
 }
 
 #if defined(__AVX512F__)
-constexpr std::size_t kMaxRegisterStride = 64;
+constexpr std::size_t kMaxRegisterStride = 64, kLongStride = 128;
 #else
-constexpr std::size_t kMaxRegisterStride = 0;
+constexpr std::size_t kMaxRegisterStride = 0, kLongStride = 0;
 #endif
 
 // Whether rows of a stride are held in registers; 0 is any stride that is not known at compile time.
@@ -26,11 +28,17 @@ constexpr bool fits_registers(std::size_t stride) { return stride != 0 && stride
 
 // The levels that are worth testing in registers: in long rows, picking the columns of the sixteen tests of a fifth level
 // takes longer than walking it.
-constexpr u32 register_levels(std::size_t stride) { return stride <= 32 ? 5 : 4; }
+constexpr u32 register_levels(std::size_t stride) { return stride <= 32 ? 5 : kTopsLevels; }
 
 // at[row] after the tree's top `levels` levels, which are no more than register_levels().
 template <std::size_t kStride, bool kMissing>
 void walk_top_by_row(const Walk<NarrowNode>& walk, const Tree& tree, u32 levels, const Block& block, u32* at);
+
+// at[t * spacing + row] after the top kTopsLevels levels of several trees, of rows of kLongStride keys: loading so many
+// registers for one tree alone takes as long as walking does.
+template <bool kMissing>
+void walk_tops_by_row(const Walk<NarrowNode>& walk, const Tree* trees, std::size_t n_trees, const Block& block, u32* at,
+                      std::size_t spacing);
 
 #if defined(__AVX512F__)
 
@@ -51,14 +59,22 @@ class RowInRegisters {
       return _mm512_mask_permutexvar_epi32(low, _mm512_test_epi32_mask(columns, _mm512_set1_epi32(32)), columns,
                                            parts_[2]);
     } else {
-      const __m512i low = _mm512_permutex2var_epi32(parts_[0], columns, parts_[1]);
-      const __m512i high = _mm512_permutex2var_epi32(parts_[2], columns, parts_[kParts - 1]);
-      return _mm512_mask_blend_epi32(_mm512_test_epi32_mask(columns, _mm512_set1_epi32(32)), low, high);
+      const __m512i low = pick_of_four(0, columns);
+      if constexpr (kParts == 4) return low;
+      return _mm512_mask_blend_epi32(_mm512_test_epi32_mask(columns, _mm512_set1_epi32(64)), low,
+                                     pick_of_four(kParts - 4, columns));
     }
   }
 
  private:
   static constexpr std::size_t kParts = kStride / kVectorLanes;
+
+  __m512i pick_of_four(std::size_t first, __m512i columns) const {
+    const __m512i low = _mm512_permutex2var_epi32(parts_[first], columns, parts_[first + 1]);
+    const __m512i high = _mm512_permutex2var_epi32(parts_[first + 2], columns, parts_[first + 3]);
+    return _mm512_mask_blend_epi32(_mm512_test_epi32_mask(columns, _mm512_set1_epi32(32)), low, high);
+  }
+
   __m512i parts_[kParts];
 };
 
@@ -66,6 +82,7 @@ class RowInRegisters {
 template <bool kMissing>
 class TopTests {
  public:
+  TopTests() = default;
   TopTests(const Walk<NarrowNode>& walk, const Tree& tree) {
     const NarrowNode* nodes = walk.nodes + tree.first;
     for (std::size_t half = 0; half < 2; ++half, nodes += kVectorLanes) {
@@ -111,6 +128,24 @@ void walk_top_by_row(const Walk<NarrowNode>& walk, const Tree& tree, u32 levels,
       outcomes[lane] = tests.outcomes(RowInRegisters<kStride>(block.by_row + (row + lane) * kStride));
     }
     *reinterpret_cast<Vector*>(at + row) = follow(*reinterpret_cast<const Vector*>(outcomes), levels);
+  }
+}
+
+template <bool kMissing>
+void walk_tops_by_row(const Walk<NarrowNode>& walk, const Tree* trees, std::size_t n_trees, const Block& block, u32* at,
+                      std::size_t spacing) {
+  TopTests<kMissing> tests[kTopsTogether];
+  for (std::size_t t = 0; t < n_trees; ++t) tests[t] = TopTests<kMissing>(walk, trees[t]);
+  for (std::size_t row = 0; row < block.n; row += kVectorLanes) {
+    alignas(Vector) u32 outcomes[kTopsTogether][kVectorLanes];
+    for (std::size_t lane = 0; lane < kVectorLanes; ++lane) {
+      const RowInRegisters<kLongStride> keys(block.by_row + (row + lane) * kLongStride);
+      for (std::size_t t = 0; t < n_trees; ++t) outcomes[t][lane] = tests[t].outcomes(keys);
+    }
+    for (std::size_t t = 0; t < n_trees; ++t) {
+      *reinterpret_cast<Vector*>(at + t * spacing + row) =
+          follow(*reinterpret_cast<const Vector*>(outcomes[t]), std::min(trees[t].top, kTopsLevels));
+    }
   }
 }
 

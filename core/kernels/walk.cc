@@ -281,10 +281,22 @@ void take_steps(const Walk<Node>& walk, const u32* trees, std::size_t n, const u
   steps_in<Node, Tests::kNumbers>(walk, trees, n, keys, at);
 }
 
+// Only of rows of kLongStride keys.
+template <class Node>
+void walk_tops([[maybe_unused]] const Walk<Node>& walk, [[maybe_unused]] const Tree* trees,
+               [[maybe_unused]] std::size_t n, [[maybe_unused]] const Block& block, [[maybe_unused]] u32* at,
+               [[maybe_unused]] std::size_t spacing) {
+  if constexpr (std::is_same_v<Node, NarrowNode> && kLongStride > 0) {
+    block.has_missing ? walk_tops_by_row<true>(walk, trees, n, block, at, spacing)
+                      : walk_tops_by_row<false>(walk, trees, n, block, at, spacing);
+  }
+}
+
 }  // namespace
 
 template <class Node>
-constexpr WalkKernels<Node> kWalkKernels = {walk_tree<Node>, descend_tree<Node>, walk_one_row<Node>, take_steps<Node>};
+constexpr WalkKernels<Node> kWalkKernels = {walk_tree<Node>, descend_tree<Node>, walk_one_row<Node>, take_steps<Node>,
+                                            walk_tops<Node>};
 
 const WalkKernels<NarrowNode> kNarrowKernels = kWalkKernels<NarrowNode>;
 const WalkKernels<WideNode> kWideKernels = kWalkKernels<WideNode>;
@@ -292,7 +304,7 @@ const WalkKernels<WideNode> kWideKernels = kWalkKernels<WideNode>;
 extern const Kernels kTable;
 const Kernels kTable = {kEncodeKernels,    kNarrowKernels, kWideKernels,       kSumKernels,
                         kRankKernels,      kRivalKernels,  kStateKernels,      kSymmetricKernels,
-                        kSlicedKernels,    kSlicedLaneKernels, kMaxRegisterStride, kTestsByColumn,
+                        kSlicedKernels,    kSlicedLaneKernels, kMaxRegisterStride, kLongStride, kTestsByColumn,
                         SCURRY_TEXT(SCURRY_ISA)};
 
 }  // namespace scurry::SCURRY_ISA

@@ -81,6 +81,24 @@ void Answers::probabilities(const Real* sums, std::size_t spacing, double* out) 
   out[0] = static_cast<double>(Real{1} - static_cast<Real>(out[1]));
 }
 
+// The class whose softmax is the largest without computing any, if it is far enough ahead: its exponential is 1, and
+// those of the others round to less, as do their quotients. If it is infinite, none is close to it, not even itself.
+template <class Real>
+std::optional<std::size_t> Answers::clear_leader(const Real* sums, std::size_t spacing) const {
+  constexpr Real kFarEnough = Real{1} / 1024;
+  if (link_ != Link::kSoftmax) return std::nullopt;
+  const auto scaled = [&](std::size_t k) { return static_cast<Real>(scale_) * score(sums[k * spacing]); };
+  Real largest = scaled(0);
+  for (std::size_t k = 1; k < n_outputs(); ++k) largest = std::max(largest, scaled(k));
+  std::size_t leader = 0, n_close = 0;
+  for (std::size_t k = 0; k < n_outputs(); ++k) {
+    const bool is_close = largest - scaled(k) <= kFarEnough;
+    n_close += is_close;
+    leader = is_close ? k : leader;
+  }
+  return n_close == 1 ? std::optional(leader) : std::nullopt;
+}
+
 template <class Real>
 std::int64_t Answers::label(const Real* sums, std::size_t spacing) const {
   if (binary_score_) return labels_[static_cast<double>(score(sums[0])) >= decision_threshold_ ? 1 : 0];
@@ -98,6 +116,7 @@ std::int64_t Answers::label(const Real* sums, std::size_t spacing) const {
     }
     return labels_[best];
   }
+  if (const auto leader = clear_leader(sums, spacing)) return labels_[*leader];
   constexpr std::size_t kOnStack = 128;  // classes: labels of single rows should not allocate
   double on_stack[kOnStack];
   std::vector<double> on_heap(n_outputs() > kOnStack ? n_outputs() : 0);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "runtime/forest_view.h"
@@ -33,6 +34,8 @@ class Answers {
   }
   template <class Real>
   void link(const Real* sums, std::size_t spacing, double* out) const;
+  template <class Real>
+  std::optional<std::size_t> clear_leader(const Real* sums, std::size_t spacing) const;
 
   std::size_t n_outputs_;
   std::vector<std::int64_t> labels_;

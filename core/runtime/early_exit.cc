@@ -205,12 +205,12 @@ void EarlyExit::enter(AliveRows& alive, const Record& record) const {
   Scratch& scratch = alive.scratch;
   if (walker_.worth_columns(alive.n)) walker_.index_columns(scratch);
   alive.fit_block();
-  for (std::size_t n_trees = 1; n_trees <= n_entered_ && alive.n > 0; ++n_trees) {
-    walker_.walk(plan_[n_trees - 1], scratch);
+  if (alive.n == 0) return;
+  walker_.walk_each(std::span(plan_).first(n_entered_), scratch, [&](std::size_t i, const std::uint32_t* payload) {
     // finish() makes it again, of the rows that continue.
-    if (n_trees == n_entered_) scratch.block.drop_columns();
-    add(alive, n_trees, record);
-  }
+    if (i + 1 == n_entered_) scratch.block.drop_columns();
+    add(alive, i + 1, payload, record);
+  });
 }
 
 // Evaluates the remaining trees of rows that have entered.
@@ -222,7 +222,7 @@ void EarlyExit::finish(AliveRows& alive, const Record& record) const {
   while (n_trees < plan_.size() && alive.n > AliveRows::kFew) {
     alive.fit_block();
     walker_.walk(plan_[n_trees++], scratch);
-    add(alive, n_trees, record);
+    add(alive, n_trees, scratch.payload.data(), record);
   }
   for (std::size_t at = 0; at < alive.n; ++at) {
     const std::uint32_t* keys = alive.keys + at * alive.stride;
@@ -232,8 +232,7 @@ void EarlyExit::finish(AliveRows& alive, const Record& record) const {
 
 // Adds the increments of the tree just walked and stops the rows that may stop.
 template <class Record>
-void EarlyExit::add(AliveRows& alive, std::size_t n_trees, const Record& record) const {
-  const std::uint32_t* payload = alive.scratch.payload.data();
+void EarlyExit::add(AliveRows& alive, std::size_t n_trees, const std::uint32_t* payload, const Record& record) const {
   const Gate& gate = gates_[n_trees];
   if (gate.is_open && pieces_.empty()) {
     kernels().sums.add_and_test(payload, alive.n, alive.sums, gate.inner_lower, gate.inner_upper, alive.exits);

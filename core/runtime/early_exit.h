@@ -96,7 +96,7 @@ class EarlyExit {
   template <class Record>
   void finish(AliveRows& alive, const Record& record) const;
   template <class Record>
-  void add(AliveRows& alive, std::size_t n_trees, const Record& record) const;
+  void add(AliveRows& alive, std::size_t n_trees, const std::uint32_t* payload, const Record& record) const;
   template <class Record>
   void stop(AliveRows& alive, std::size_t n_trees, const Record& record) const;
   template <class Record>

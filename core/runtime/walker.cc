@@ -180,12 +180,18 @@ void Walker::load(const RowsView& rows, std::size_t first, std::size_t n, Scratc
 
 // Keys of a block should stay in the second-level cache while all trees are walked, beside what is made of them. If a
 // tree is too large for the first-level cache, fetching its nodes takes longer than fetching keys, and more rows should
-// share it.
+// share it. If it is small and rows are long, keys are what is fetched, and those of a chunk stay in the first-level
+// cache; not if top levels are sliced, which takes more rows at once.
 std::size_t Walker::block_rows(std::size_t row_bytes) const {
+  constexpr std::size_t kShortRow = 64, kNearKeys = 16 * 1024, kSmallTree = 4608;
   constexpr std::size_t kLargeTree = 32 * 1024, kMinRows = 512, kMaxRows = 4096, kMaxRowsOfLarge = 32768;
   const std::size_t few = std::clamp(rows_in(second_cache() / 4), kMinRows, kMaxRows);
-  if (lowered_->trees.bytes() / trees().size() <= kLargeTree) return few;
-  const std::size_t all_bytes = columns().stride() * sizeof(std::uint32_t) + row_bytes;
+  const std::size_t key_bytes = columns().stride() * sizeof(std::uint32_t);
+  const std::size_t tree_bytes = lowered_->trees.bytes() / trees().size();
+  const bool stays_near = key_bytes > kShortRow && kChunk * key_bytes <= kNearKeys && tree_bytes <= kSmallTree;
+  if (stays_near && !has_ranks() && !slices_tops()) return kChunk;
+  if (tree_bytes <= kLargeTree) return few;
+  const std::size_t all_bytes = key_bytes + row_bytes;
   return std::clamp(4 * second_cache() / all_bytes / kChunk * kChunk, few, kMaxRowsOfLarge);
 }
 

@@ -19,9 +19,12 @@
 
 namespace scurry {
 
+// The least multiple of `unit` that is at least n.
+std::size_t round_up(std::size_t n, std::size_t unit);
+
 // Buffers of one thread, kept between calls: predicting one row must not allocate.
 struct Scratch {
-  AlignedVector<std::uint32_t> keys, payload, walk;
+  AlignedVector<std::uint32_t> keys, payload, walk, tops;
   AlignedVector<std::int32_t> columns;
   AlignedVector<std::uint8_t> ranks;
   Block block{};
@@ -87,6 +90,9 @@ class Walker {
   // payload[row] of the leaf each row of the block reaches in a tree.
   void walk(const Tree& tree, Scratch& scratch) const { walk(tree, scratch, scratch.payload.data()); }
   void walk(const Tree& tree, Scratch& scratch, std::uint32_t* payload) const;
+  // Calls visit(i, payload) with the payloads of trees[0], of trees[1], and so on; it must not remove rows but at the last.
+  template <class Visit>
+  void walk_each(std::span<const Tree> trees, Scratch& scratch, Visit visit) const;
   // payload[row] becomes the place in the tree of the node each row reaches after `levels` levels; a leaf is not left.
   void descend(const Tree& tree, std::uint32_t levels, Scratch& scratch) const;
 
@@ -130,6 +136,10 @@ class Walker {
   };
 
   void make_ranks(const RankedColumns& by, Scratch& scratch) const;
+  // Whether the top levels of several trees are tested together.
+  bool tests_tops() const {
+    return !lowered_->trees.is_wide() && !columns().has_categories() && columns().stride() == kernels().tops_stride;
+  }
   std::size_t block_rows(std::size_t row_bytes) const;
   std::size_t bytes_of_lowered() const;
   // Of n payloads of the lowered forest, makes those of this walker.
@@ -163,8 +173,29 @@ void Walker::for_each_leaf(const Tree& tree, Visit visit) const {
   lowered_->trees.is_wide() ? in(lowered_->trees.wide()) : in(lowered_->trees.narrow());
 }
 
-// The least multiple of `unit` that is at least n.
-std::size_t round_up(std::size_t n, std::size_t unit);
+template <class Visit>
+void Walker::walk_each(std::span<const Tree> each, Scratch& scratch, Visit visit) const {
+  if (!tests_tops() || scratch.block.has_columns()) {
+    for (std::size_t i = 0; i < each.size(); ++i) {
+      walk(each[i], scratch);
+      visit(i, scratch.payload.data());
+    }
+    return;
+  }
+  const std::size_t spacing = round_up(scratch.block.n, kChunk);
+  scratch.tops.resize(std::max(scratch.tops.size(), kTopsTogether * spacing));
+  for (std::size_t i = 0; i < each.size(); ++i) {
+    const std::size_t at = i % kTopsTogether;
+    if (at == 0) {
+      const std::size_t n = std::min(kTopsTogether, each.size() - i);
+      kernels().narrow.tops(lowered_->narrow, each.data() + i, n, scratch.block, scratch.tops.data(), spacing);
+    }
+    scratch.block.n_walked = std::min(each[i].top, kTopsLevels);
+    walk(each[i], scratch, scratch.tops.data() + at * spacing);
+    visit(i, scratch.tops.data() + at * spacing);
+  }
+  scratch.block.n_walked = 0;
+}
 
 // Calls work(first, n) for ranges of at most max_rows rows, on several threads. An exception in any thread is rethrown.
 template <class Work>

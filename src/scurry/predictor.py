@@ -546,23 +546,19 @@ class Predictor:
         engine : bool, default False
             Whether the forest's native engine is written too, see `Forest.save`.
         """
-        parts = self.forest.to_packed_parts()
-        if check_flag("engine", engine):
-            parts = self.forest.with_engine(*parts)
-        write_container(path, "predictor", *self.forest.with_front(*self._with_plan(*parts)))
+        write_container(path, "predictor", *self.to_file_parts(engine=check_flag("engine", engine)))
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a header for JSON and arrays, of the forest and of the plan."""
-        return self._with_plan(*self.forest.to_parts())
-
-    def to_packed_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return a header for JSON and arrays, of the forest, packed, and of the plan."""
-        return self._with_plan(*self.forest.to_packed_parts())
-
-    def _with_plan(
-        self, header: dict[str, Any], arrays: dict[str, NDArray[Any]]
-    ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        header, arrays = self.forest.to_parts()
         plan_header, plan_arrays = self.plan.to_parts()
+        return header | {"plan": plan_header}, arrays | plan_arrays
+
+    def to_file_parts(self, *, engine: bool = False) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return a header for JSON and arrays as a file has them: of the forest, packed, its front, and the plan."""
+        parts = self.forest.to_packed_parts()
+        header, arrays = self.forest.with_front(*(self.forest.with_engine(*parts) if engine else parts))
+        plan_header, plan_arrays = self.plan.to_packed_parts()
         return header | {"plan": plan_header}, arrays | plan_arrays
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import math
-import zipfile
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -90,6 +89,8 @@ def check_sizes(data: bytes, purpose: str) -> None:
     Its members must be stored as they are, and its arrays must have the bytes that their headers promise: a small file
     could take much memory otherwise. Files that others wrote may be compressed; `dump_estimator` compresses nothing.
     """
+    import zipfile  # most files have no front, and it takes long
+
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = archive.infolist()

@@ -21,7 +21,7 @@ from paper_claims import (  # noqa: E402
     Table,
     count_verdicts,
 )
-from paper_pages import PAGES, write_all, write_counts, write_page  # noqa: E402
+from paper_pages import PAGES, write_all, write_counts, write_open, write_page  # noqa: E402
 from paper_pictures import Line, Picture  # noqa: E402
 
 
@@ -59,6 +59,18 @@ def test_claims_on_other_data_are_counted_apart():
     assert "| [p](papers/p.md) | 2 | 0 | 1 | 0 | 1 | 2 of 3, 66.7 % |" in counted
     assert "| all | 2 | 0 | 1 | 0 | 1 | 2 of 3, 66.7 % |" in counted
     assert "| [p](papers/p.md) | 0 | 0 | 1 | 0 | 0 | 0 of 1, 0.0 % |" in counted
+
+
+def test_what_stays_open_is_listed():
+    claims = [
+        Claim("T", "near", 1.0, (1.0,)),
+        Claim("T", "far", 1.0, (2.0,)),
+        Claim("T", "far, with evidence", 1.0, (2.0,), evidence="Otherwise"),
+        Claim("T", "maybe", None, (-1.0, 1.0), above=0.0),
+        Claim("T", "no data", 1.0),
+    ]
+    lines = write_open([Result("p", "P", "", tuple(claims), stand_ins=tuple(claims))]).splitlines()[2:]
+    assert [line.split(" | ")[0] for line in lines] == [f"| [p](papers/p.md), T: {what}" for what in ("far", "maybe")]
 
 
 def test_verdicts_follow_from_the_numbers():

@@ -4,8 +4,13 @@ Cheap models of several sizes.
 """
 
 import copy
+import json
 import subprocess
 import sys
+import threading
+import urllib.error
+import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -181,6 +186,49 @@ def test_it_is_called_in_batches():
     assert done == [(2, 5), (4, 5), (5, 5)]
     assert expensive.us_per_row > 0
     assert Expensive(call).us_per_row is None
+
+
+class _Answering(BaseHTTPRequestHandler):
+    sizes: list[int]
+
+    def do_POST(self):
+        rows = np.array(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.sizes.append(len(rows))
+        self.send_response(200 if self.path == "/labels" else 503)
+        self.end_headers()
+        self.wfile.write(json.dumps(answer(rows).tolist()).encode())
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_client_of_a_server_may_be_the_expensive_model(cascade, tmp_path):
+    sizes = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Answering", (_Answering,), {"sizes": sizes}))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+
+    def client(path):
+        def ask(rows):
+            address = f"http://127.0.0.1:{server.server_port}{path}"
+            with urllib.request.urlopen(address, data=json.dumps(rows.tolist()).encode(), timeout=20) as response:
+                return json.load(response)
+
+        return ask
+
+    try:
+        cascade.save(tmp_path / "front.scurry")
+        both = Cascade.load(tmp_path / "front.scurry", client("/labels"))
+        run = both.run(X, batch_size=32)
+        np.testing.assert_array_equal(run.labels, cascade.run(X).labels)
+        assert sum(sizes) == run.passed_on.sum() > 32
+        assert max(sizes) == 32
+        with pytest.raises(urllib.error.HTTPError, match="503"):  # as the client raises it
+            Cascade.load(tmp_path / "front.scurry", client("/busy")).predict(X)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 def test_models_and_functions_answer_and_arrays_do_not():

@@ -138,6 +138,8 @@ def test_compress(run, fail, folder, forest, features, table, tmp_path):
     assert "times smaller than the model's" in " ".join(run(*arguments, *asked).split())
     asked = ("--max-bytes", "20000", "--fit-rows", folder / "rows.csv", "-o", tmp_path / "small.scurry")
     assert "chosen by its size" in " ".join(run(*arguments, *asked).split())
+    assert (tmp_path / "small.scurry").stat().st_size <= 20_000
+    assert "--max-bytes=99 is too small: the file of" in fail(*arguments, "--max-bytes", "99", *asked[2:])
     assert "--max-bytes must be" in fail(*arguments, "--max-bytes", "0", "-o", tmp_path / "small.scurry")
     assert "are needed" in fail(*arguments, "-o", tmp_path / "small.scurry")  # 250 rows cannot certify 0.5 %
 

@@ -444,6 +444,39 @@ def test_boosted_classes(link, score_dtype):
     assert_equals_reference(forest, rows[:1])
 
 
+def softmax_forest(score_dtype, values):
+    """Two rounds of three classes whose leaves have some of these values."""
+    of_classes = {"tree_output": np.arange(6) % 3, "classes": [3, 1, 2], "link": "softmax", "score_dtype": score_dtype}
+    forest = complete_forest(6, 6, n_columns=1, aggregation="sum", **of_classes)
+    return forest.replace(value=np.random.default_rng(3).choice(values, forest.value.shape))
+
+
+@pytest.mark.parametrize("score_dtype", ["float32", "float64"])
+def test_labels_of_softmax_with_close_scores(score_dtype):
+    """Rounding makes ties of probabilities that are none of scores: the label is that of the probabilities."""
+    epsilon = np.finfo(score_dtype).eps
+    forest = softmax_forest(score_dtype, np.outer([1, 2**-11 / epsilon], epsilon * np.arange(-4.0, 5) / 16).ravel())
+    rows = RNG.normal(size=(3000, 6))
+    labels = forest.predict(rows)
+    np.testing.assert_array_equal(labels, forest.classes[forest.predict_proba(rows).argmax(axis=1)])
+    assert 0 < (labels != forest.classes[forest.scores(rows).argmax(axis=1)]).mean() < 0.5
+    np.testing.assert_array_equal([forest.predict(row[None])[0] for row in rows[:50]], labels[:50])
+
+
+@pytest.mark.parametrize(("score_dtype", "largest"), [("float32", 3e38), ("float64", 1.7e308)])
+def test_labels_of_softmax_with_infinite_scores(score_dtype, largest):
+    """There are no probabilities then, and the first class is the label."""
+    forest = softmax_forest(score_dtype, [-1.0, largest])
+    rows = RNG.normal(size=(500, 6))
+    with np.errstate(over="ignore", invalid="ignore"):
+        has_infinity = np.isinf(forest.scores(rows)).any(axis=1)
+    labels = forest.predict(rows)
+    assert 50 < has_infinity.sum() < 450
+    assert (labels[has_infinity] == 3).all()
+    finite = forest.scores(rows[~has_infinity])
+    np.testing.assert_array_equal(labels[~has_infinity], forest.classes[finite.argmax(axis=1)])
+
+
 @pytest.mark.parametrize("float32", [True, False])
 @pytest.mark.parametrize("scale", [1.0, 0.5, 3.0])
 def test_logistic_threshold_is_the_smallest_positive_score(float32, scale):

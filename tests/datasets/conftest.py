@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scurry.datasets import catalogue as module
+from scurry import datasets as module
 from support.tiny_dataset import TINY_FACTS
 
 

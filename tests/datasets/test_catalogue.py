@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scurry import datasets
-from scurry.datasets import catalogue
-from scurry.datasets.catalogue import Column, read_table, write_npz
+from scurry import datasets as catalogue
+from scurry.datasets import Column, read_table, write_npz
 from scurry.errors import FormatError, InputError, MissingDependencyError
 from support.tiny_dataset import TINY, TINY_FACTS, assert_same, assert_tiny, sha256
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from scurry import datasets
-from scurry.datasets import catalogue
+from scurry import datasets as catalogue
 from scurry.errors import FormatError, InputError, ScurryError
 from support.tiny_dataset import TINY, TINY_X, assert_tiny
 

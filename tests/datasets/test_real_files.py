@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from scurry import datasets
-from scurry.datasets import catalogue
+from scurry import datasets as catalogue
 from support.tiny_dataset import assert_same
 
 REAL = os.environ.get("SCURRY_DATA")

@@ -3,6 +3,7 @@
 Rules that no calibration makes, as a broken or hostile file may hold them.
 """
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,8 @@ from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 
 import scurry
 from scurry import Plan, Predictor
-from scurry.errors import InputError
+from scurry.errors import FormatError, InputError
+from scurry.forest.files.storage import write_container
 from scurry.plan import ExitRule, ExitSide, LeaderRule, ScoreMap
 from scurry.promises import Certificate, ExitMeasurement
 from support.acquisition_cases import WINE, WINE_FOREST
@@ -145,15 +147,6 @@ def test_scaled_thresholds_go_apart():
     assert leads.with_scaled_thresholds(forest, 1e-9).need.tolist() == [[1, 2, 3]] * 3, "a lead of one vote at least"
 
 
-def test_regions_are_relative_to_the_decision():
-    forest = complete_forest(2, 1, 1, 1, classes=[0, 1], base_score=[-0.5], aggregation="sum")
-    lower, upper = np.array([[-9, -4, 3]], np.int32), np.array([[9, 8, 4]], np.int32)
-    rule = ExitRule(kind="scores", step=0.125, weights=np.ones(1), lower=lower, upper=upper)
-    assert rule.threshold(forest) == 4
-    band = rule.regions(forest)
-    assert (band.lower[0].tolist(), band.upper[0].tolist()) == ([-1.625, -1.0, -0.125], [0.625, 0.5, 0.0])
-
-
 def test_the_start_of_a_leader_is_its_base_score():
     forest = complete_forest(2, 1, 1, 3, base_score=[0.5, 0.0, -0.25])
     rule = LeaderRule(kind="scores", step=0.125, lead=np.ones(3, np.int32))
@@ -199,3 +192,58 @@ def test_draws_follow_the_weights_and_repeat():
     assert all(not one.is_randomised for _, one in drawn)
     again, _ = rule.draw(order, 7)
     np.testing.assert_array_equal(again, drawn[7][0])
+
+
+class TestCertificatesInFiles:
+    """They are read when they are asked for."""
+
+    @staticmethod
+    def saved(path):
+        X, y = load_breast_cancer(return_X_y=True)
+        forest = scurry.from_model(RandomForestClassifier(11, max_depth=4, random_state=0).fit(X[:200], y[:200]))
+        fast = scurry.early_exit(forest, X[200:], max_disagreement=0.05, method="minimixed", random_state=0)
+        fast.save(path)
+        return fast, X
+
+    def test_the_one_that_was_saved(self, tmp_path):
+        fast, X = self.saved(tmp_path / "fast.scurry")
+        loaded = scurry.load(tmp_path / "fast.scurry")
+        assert "certificate" not in vars(loaded.plan)
+        sent = pickle.loads(pickle.dumps(loaded))
+        assert "certificate" not in vars(sent.plan)
+        for again in (loaded, sent, Predictor(loaded.forest, replace(loaded.plan))):
+            np.testing.assert_array_equal(again.predict(X), fast.predict(X))
+            assert again.certificate.promise == fast.promise
+            assert again.certificate.rows.quantiles.dtype == np.float64
+            np.testing.assert_array_equal(again.certificate.rows.quantiles, fast.certificate.rows.quantiles)
+            assert again.digest == fast.digest
+        loaded.save(tmp_path / "again.scurry")
+        assert (tmp_path / "again.scurry").read_bytes() == (tmp_path / "fast.scurry").read_bytes()
+        assert Plan.certificate is None
+        assert Predictor.full(fast.forest).certificate is None
+
+    def test_quantiles_of_other_precision_and_in_older_files(self, tmp_path):
+        fast, _ = self.saved(tmp_path / "fast.scurry")
+        rows = replace(fast.certificate.rows, quantiles=fast.certificate.rows.quantiles + 1e-12)
+        other = Predictor(fast.forest, replace(fast.plan, certificate=replace(fast.certificate, rows=rows)))
+        assert other.to_file_parts()[1]["row_quantiles"].dtype == np.float64
+        other.save(tmp_path / "other.scurry")
+        assert scurry.load(tmp_path / "other.scurry").digest == other.digest
+        # As version 2 had them first: as texts.
+        header, arrays = fast.forest.to_packed_parts()
+        plan_header, plan_arrays = fast.plan.to_parts()
+        write_container(tmp_path / "old.scurry", "predictor", header | {"plan": plan_header}, arrays | plan_arrays)
+        assert scurry.load(tmp_path / "old.scurry").digest == fast.digest
+
+    @pytest.mark.parametrize("junk", [{"rows": {"n_rows": 3}}, {"unit": "hour"}, {"measured": {"kind": "odd"}}])
+    def test_a_damaged_one_is_refused_where_it_is_read(self, junk, tmp_path):
+        fast, X = self.saved(tmp_path / "fast.scurry")
+        header, arrays = fast.to_file_parts()
+        header["plan"]["facts"] |= junk
+        del arrays["row_quantiles"]
+        write_container(tmp_path / "odd.scurry", "predictor", header, arrays)
+        loaded = scurry.load(tmp_path / "odd.scurry")
+        np.testing.assert_array_equal(loaded.predict(X), fast.predict(X))
+        for _ in range(2):
+            with pytest.raises(FormatError, match=r"odd\.scurry does not hold a sound certificate"):
+                loaded.summary()

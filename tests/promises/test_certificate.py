@@ -13,7 +13,7 @@ from sklearn.ensemble import RandomForestClassifier
 import scurry
 from scurry.errors import FormatError, InputError
 from scurry.formatting import align
-from scurry.promises import Certificate, ExitMeasurement, Labels, Promise, RowSummary, StepMeasurement, ValueMeasurement
+from scurry.promises import Certificate, ExitMeasurement, Labels, Promise, RowSummary, StepMeasurement
 from support.calibration_rows import two_classes
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden" / "format").glob("v1-*.scurry"))
@@ -179,8 +179,6 @@ class TestCertificate:
         assert certificate.lines()["accuracy"] == "50.00 % at first, 75.00 % on average, 100 % at the end"
         assert certificate.lines()["time of a step"] == "2 ns in the same tree, 8.25 ns in another"
         exits = full_certificate()
-        assert exits.exits.spent == 1.5
-        assert ExitMeasurement(changed=0.0, mean_trees=4.0).spent == 4.0
         with pytest.raises(InputError, match="made by 'toy' and has no order of steps"):
             _ = exits.steps
 
@@ -235,21 +233,3 @@ class TestRowSummary:
         assert np.array_equal(again.quantiles, summary.quantiles, equal_nan=True)
         assert again.missing.tolist() == [0, 1]
         assert again.n_rows == 2
-
-
-def test_the_rows_that_probabilities_were_measured_on_are_named():
-    quality = {"full_auc": 0.9, "fast_auc": 0.89, "full_log_loss": 0.3, "fast_log_loss": 0.31}
-    measured = ExitMeasurement(changed=0.0, mean_trees=3.0, **quality, n_scored=1500)
-    assert measured.describe()["AUC"] == "0.8900, full model 0.9000, on 1,500 of the calibration rows"
-    old = ExitMeasurement(changed=0.0, mean_trees=3.0, **quality)  # as older files have it
-    assert old.describe()["log-loss"] == "0.3100, full model 0.3000"
-
-
-def test_words_of_methods_are_explained():
-    measured = ValueMeasurement(beyond=0.0, mean_trees=3.0, mean_error=0.1, largest_error=0.2, caution=1.59)
-    assert measured.describe()["caution"] == (
-        "a row stops once 1.59 times its expected error is within the promised one"
-    )
-    steps = StepMeasurement(order="auto", objective="steps", readout="weighted", n_steps=4, quality="accuracy",
-                            first=0.5, mean=0.7, last=0.9)  # fmt: skip
-    assert "closer they are to the leaves" in steps.describe()["read-out"]

@@ -29,7 +29,7 @@ from scurry.promises import (
     Values,
 )
 from scurry.promises.kinds import find_places
-from scurry.stopping.guarantee import paired_p_value
+from scurry.stopping.losses import paired_p_value
 
 
 class TestLabelsPerClass:

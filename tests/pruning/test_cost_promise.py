@@ -9,7 +9,7 @@ import scurry
 from scurry.errors import FormatError, InfeasibleError, InputError
 from scurry.promises import Certificate, Cost, CostMeasurement, Labels, Promise
 from scurry.pruning.cost_promise import largest_cost
-from scurry.stopping.guarantee import loss_p_value
+from scurry.stopping.losses import loss_p_value
 
 DIGITS = load_digits(return_X_y=True)
 PRICES = {"feature_costs": np.arange(64) % 5 + 0.5, "groups": np.arange(64) // 8, "group_costs": np.arange(8) + 1.0}

@@ -77,7 +77,11 @@ def test_small_forests_are_copied_unless_a_file_holds_them(deep_forests, rows, m
     monkeypatch.undo()
     forest, X = deep_forests["two classes"], rows[0]
     predictor = scurry.early_exit(forest, X, max_disagreement=0.02, method="qwyc", random_state=0, confidence=None)
-    assert predictor._runner._native.shared_bytes == 0
+    own = predictor._runner._native
+    assert own.shared_bytes == 0
+    assert own.bytes <= forest.engine.node_bytes <= exit_run._SMALL_BYTES <= 2**20, (
+        "as the page about smaller files says"
+    )
     predictor.save(tmp_path / "p.scurry", engine=True)
     again = scurry.load(tmp_path / "p.scurry")
     np.testing.assert_array_equal(again.predict(X), predictor.predict(X))

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binom
 
 from scurry.promises import Accuracy, Labels, LabelsPerClass, Outcomes, Recall, Values
-from scurry.stopping.guarantee import paired_p_value
+from scurry.stopping.losses import paired_p_value
 from scurry.stopping.verdict import Verdict
 
 

@@ -7,6 +7,7 @@ if nothing else were installed.
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 
@@ -42,6 +43,21 @@ def predict(path: Path) -> None:
         assert subject.predict(X[:1]).tolist() == expected["labels"][:1]
 
 
+def predict_in_threads(files: list[Path]) -> None:
+    """Let threads predict with one predictor at once; a Python that runs without the GIL goes on without it."""
+    import numpy as np
+
+    import scurry
+
+    subject = scurry.load(next(path for path in files if path.stem == "v2-exit-scores"))
+    X = np.random.default_rng(0).normal(size=(400, subject.forest.n_features)).astype(np.float32)
+    with ThreadPoolExecutor(8) as pool:  # the first prediction, which lowers the trees, included
+        answers = list(pool.map(lambda _: subject.predict(X), range(32)))
+    assert all((labels == answers[0]).all() for labels in answers)
+    if "free-threading build" in sys.version:
+        assert not sys._is_gil_enabled(), "importing scurry has switched the GIL on"
+
+
 def refuse() -> None:
     """Look at every public name: it is there, or the error says which extra installs what it needs."""
     import scurry
@@ -63,6 +79,7 @@ def main(folder: str, *options: str) -> None:
     files = sorted(Path(folder).glob("*.scurry"))
     for path in files:
         predict(path)
+    predict_in_threads(files)
     refuse()
     sys.stdout.write(" ".join(path.stem for path in files) + "\n")
 

@@ -119,24 +119,41 @@ def test_damaged_paths_are_refused(by_accuracy, change):
         SizePoint.from_json({"node_share": 0.5})
 
 
-def test_size_alone(model):
+def test_size_alone(model, tmp_path):
     small = scurry.compress(model, X[CAL], max_bytes=30_000)
-    measured = small.certificate.measured
-    assert measured.n_bytes <= 30_000 < min(p.n_bytes for p in measured.path if p.n_bytes > measured.n_bytes)
+    measured, file = small.certificate.measured, tmp_path / "small.scurry"
+    small.save(file)
+    assert measured.n_bytes < file.stat().st_size <= 30_000
+    # The path ends with the first whose file fits: the one before it, which is larger by more than that, did not.
+    assert [point.n_bytes for point in measured.path][-1] == measured.n_bytes
+    assert measured.path[-2].n_bytes + file.stat().st_size - measured.n_bytes > 30_000
     assert small.promise is None
     assert "chosen by its size" in small.certificate.statement()
-    with pytest.raises(InfeasibleError, match="smallest candidate takes") as caught:
-        scurry.compress(model, X[CAL], max_bytes=10)
-    assert caught.value.achievable > 10
 
 
-def test_size_and_promise(model, by_labels):
-    largest = by_labels.certificate.measured.path[1].n_bytes
-    small = scurry.compress(model, X[CAL], promise=Labels(0.005), max_bytes=largest)
-    assert small.certificate.measured.n_bytes == largest
-    with pytest.raises(InfeasibleError, match="the smallest that keeps Labels") as caught:
-        scurry.compress(model, X[CAL], promise=Labels(0.005), max_bytes=2000)
-    assert caught.value.achievable == by_labels.certificate.measured.n_bytes
+@pytest.mark.parametrize("promise", [None, Labels(0.005)])
+def test_the_smallest_file_is_named_and_can_be_had(model, promise, tmp_path):
+    with pytest.raises(
+        InfeasibleError, match=r"too small: the file of the smallest (candidate|that keeps Lab)"
+    ) as caught:
+        scurry.compress(model, X[CAL], promise=promise, max_bytes=10)
+    least = int(caught.value.achievable)
+    file = tmp_path / "small.scurry"
+    small = scurry.compress(model, X[CAL], promise=promise, max_bytes=least)
+    small.save(file)
+    assert file.stat().st_size == least
+    with pytest.raises(InfeasibleError, match=f"takes {least:,} bytes"):
+        scurry.compress(model, X[CAL], promise=promise, max_bytes=least - 1)
+
+
+def test_size_and_promise(model, by_labels, tmp_path):
+    """The first that is certified and whose file fits, though smaller ones are certified too."""
+    first = by_labels.certificate.measured.path[0].n_bytes
+    small = scurry.compress(model, X[CAL], promise=Labels(0.005), max_bytes=first + 8000)
+    small.save(tmp_path / "small.scurry")
+    assert (tmp_path / "small.scurry").stat().st_size <= first + 8000
+    assert small.certificate.measured.n_bytes == first > by_labels.certificate.measured.n_bytes
+    assert small.promise == Labels(0.005)
 
 
 def test_every_label_kept(model):

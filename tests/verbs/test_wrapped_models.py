@@ -150,7 +150,7 @@ def test_models_whose_members_add_up_are_one_sum(name, tmp_path):
 
     check(scurry.anytime(model, X[:100], y[:100], order="depth-ie").predict(rows))
     assert scurry.prune(model, X[400:500])[-1].n_nodes < forest.n_nodes
-    assert scurry.compress(model, X[400:2400], max_bytes=5000).forest.n_nodes <= forest.n_nodes
+    assert scurry.compress(model, X[400:2400], max_bytes=20_000).forest.n_nodes <= forest.n_nodes
     written = scurry.export.to_onnx(forest, tmp_path / "model.onnx")
     assert "all trees are added up at once" in str(written)
     check(scurry.from_model(written.path).predict(rows))

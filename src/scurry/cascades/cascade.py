@@ -391,7 +391,7 @@ class Cascade:
         ----------
         path : str or path
         """
-        arrays = {"cheap": _as_bytes("predictor", *self.cheap.forest.with_front(*self.cheap.to_packed_parts()))}
+        arrays = {"cheap": _as_bytes("predictor", *self.cheap.to_file_parts())}
         if self.router is not None:
             arrays["router"] = _as_bytes("forest", *self.router.to_packed_parts())
         certificate = None if self.certificate is None else self.certificate.to_json()

@@ -295,7 +295,7 @@ def compress(
         ),
     ] = None,
     max_bytes: Annotated[
-        int | None, typer.Option(help="Largest size of the packed file in bytes.", show_default=False)
+        int | None, typer.Option(help="Largest size of the saved file in bytes.", show_default=False)
     ] = None,
     confidence: Annotated[float, typer.Option(help="Probability with which the promise holds for new rows.")] = 0.95,
     fit_rows: Annotated[
@@ -448,6 +448,8 @@ def _name_options() -> Iterator[None]:
             error.describe(_OPTIONS.get(error.argument, f"--{error.argument.replace('_', '-')}"))
         ) from error
     except InfeasibleError as error:
+        if error.argument == "max_bytes":
+            raise InputError(str(error).replace("max_bytes=", "--max-bytes=")) from error
         if error.argument != "max_disagreement" or error.achievable is None:
             raise
         # The message of the library names Python arguments, so it is said again in options.

@@ -5,10 +5,10 @@ Nothing here needs a network.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,15 @@ _STEP_SHARE = 0.1  # of all steps: the budget of the anytime forest
 _MAX_COST = 40.0  # dollars per patient
 _N_ROUNDS = 5
 
-# From (way, work, share saved, share promised) to the function that predicts.
-Ways: TypeAlias = dict[tuple[str, str, float, float | None], Callable[[Any], NDArray[Any]]]
+
+class Way(NamedTuple):
+    """A way to predict: its name, the work per row, the share of work saved, the share promised, and the function."""
+
+    name: str
+    work: str
+    saved: float
+    promised: float | None
+    predict: Callable[[Any], NDArray[Any]]
 
 
 class Line(NamedTuple):
@@ -150,10 +157,10 @@ def _measure_exits(model: Any, rows: Rows) -> tuple[Predictor, list[Line]]:
     fast = early_exit(forest, rows.X_cal, X_fit=rows.X_train, max_disagreement=MAX_DISAGREEMENT, random_state=0)
     mean_trees = fast.run(rows.X_test).mean_trees
     n_trees = forest.n_trees
-    ways: Ways = {
-        ("all trees", f"{n_trees} trees", 0.0, None): forest.predict,
-        ("early exit", f"{mean_trees:.1f} trees", 1 - mean_trees / n_trees, MAX_DISAGREEMENT): fast.predict,
-    }
+    ways = [
+        Way("all trees", f"{n_trees} trees", 0.0, None, forest.predict),
+        Way("early exit", f"{mean_trees:.1f} trees", 1 - mean_trees / n_trees, MAX_DISAGREEMENT, fast.predict),
+    ]
     return fast, _measure(model, rows, ways)
 
 
@@ -161,8 +168,8 @@ def _measure_anytime(model: Any, rows: Rows) -> tuple[Predictor, Line]:
     """Measure a part of all steps, in the order that `scurry.anytime` finds."""
     anyt = anytime(_import(model, rows), rows.X_cal, rows.y_cal)
     n_steps = round(_STEP_SHARE * len(anyt.plan.order))
-    ways: Ways = {("anytime", f"{n_steps} steps", 1 - _STEP_SHARE, None): partial(anyt.predict, max_steps=n_steps)}
-    return anyt, _measure(model, rows, ways)[0]
+    way = Way("anytime", f"{n_steps} steps", 1 - _STEP_SHARE, None, partial(anyt.predict, max_steps=n_steps))
+    return anyt, _measure(model, rows, [way])[0]
 
 
 def _measure_budget(model: Any, rows: Rows) -> tuple[Any, Offers, list[Line]]:
@@ -181,10 +188,10 @@ def _measure_budget(model: Any, rows: Rows) -> tuple[Any, Offers, list[Line]]:
     whole, chosen = found.forest_, found.predictor_.forest
     offers = found.offers_.with_feature_names(data.feature_names)
     full_paid, paid = (feature_bill(f, rows.X_test, **prices).mean_cost for f in (whole, chosen))
-    ways: Ways = {
-        ("all features", f"${full_paid:.2f}", 0.0, None): whole.predict,
-        (f"within ${_MAX_COST:.0f}", f"${paid:.2f}", 1 - paid / full_paid, None): chosen.predict,
-    }
+    ways = [
+        Way("all features", f"${full_paid:.2f}", 0.0, None, whole.predict),
+        Way(f"within ${_MAX_COST:.0f}", f"${paid:.2f}", 1 - paid / full_paid, None, chosen.predict),
+    ]
     return found.estimator_, offers, _measure(found.estimator_, rows, ways)
 
 
@@ -192,17 +199,17 @@ def _write_page(subject: Predictor, path: Path, rows: Rows, model: Any, title: s
     return report.write(subject, path, rows.X_test, rows.y_test, model=model, title=title)
 
 
-def _measure(model: Any, rows: Rows, ways: Ways) -> list[Line]:
+def _measure(model: Any, rows: Rows, ways: Sequence[Way]) -> list[Line]:
     """Compare each way with the source model: labels, and the time of a batch on one thread."""
     if hasattr(model, "n_jobs"):
         model.n_jobs = 1
     expected = model.predict(rows.X_test)
     with threadpool_limits(1, "openmp"):  # boosted models of scikit-learn have no n_jobs
-        runs = [partial(answer, rows.X_test) for answer in (model.predict, *ways.values())]
+        runs = [partial(answer, rows.X_test) for answer in (model.predict, *(way.predict for way in ways))]
         reference, *times = race(_N_ROUNDS, *runs)
     lines = []
-    for ((way, work, saved, promised), answer), duration in zip(ways.items(), times, strict=True):
-        labels = answer(rows.X_test)
+    for way, duration in zip(ways, times, strict=True):
+        labels = way.predict(rows.X_test)
         changed, accuracy = float((labels != expected).mean()), float((labels == rows.y_test).mean())
-        lines.append(Line(way, work, saved, changed, promised, accuracy, reference / duration))
+        lines.append(Line(way.name, way.work, way.saved, changed, way.promised, accuracy, reference / duration))
     return lines

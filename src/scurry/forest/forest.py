@@ -23,17 +23,9 @@ from scurry.forest.files.packed import Packed, StoredForest, average_leaves
 from scurry.forest.files.storage import container_bytes, container_of, write_container
 from scurry.forest.front import Front, RawRows
 from scurry.forest.rows import RowCall, as_rows, for_engine, in_blocks, thread_count
-from scurry.forest.structure import (
-    ARRAYS,
-    HEADER,
-    NODE_ARRAYS,
-    check_fields,
-    cut_trees,
-    fill_arrays,
-    freeze,
-    join_trees,
-)
+from scurry.forest.structure import ARRAYS, HEADER, NODE_ARRAYS, check_fields, fill_arrays, freeze
 from scurry.forest.tables import Encoder
+from scurry.forest.trees import cut_trees, join_trees
 from scurry.forest.wrappers import Wrapper
 
 # What a leaf holds in arrays that only splits read.

@@ -237,7 +237,8 @@ def _from_sparse(forest: ForestFields, X: Any) -> Any:
 
 
 def _from_array(forest: ForestFields, X: Any) -> NDArray[Any]:
-    if isinstance(X, np.ma.MaskedArray):
+    is_subclass = isinstance(X, np.ndarray) and type(X) is not np.ndarray
+    if is_subclass and isinstance(X, np.ma.MaskedArray):  # to look at numpy.ma imports it, which takes long
         missing: Any = np.nan if X.dtype.kind in "fiub" else None
         X = np.where(np.ma.getmaskarray(X), missing, X.data)
     try:

@@ -163,7 +163,7 @@ def find_bounds(part: Part, counts: Counts, confidence: float) -> tuple[float, f
         return least, most
     if part.is_rate:
         return _rate_bounds(n_rows, int(counts[1]), confidence)
-    from scurry.stopping.guarantee import certified_mean  # needs scipy, and predictions do not
+    from scurry.stopping.losses import certified_mean
 
     # Each of the two bounds takes half of the risk, and losses as shares of their range.
     shares, half = (np.array(part.losses) - least) / (most - least), (1.0 + confidence) / 2.0

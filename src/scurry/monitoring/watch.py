@@ -154,7 +154,8 @@ def _count(compare: Comparison, setup: Setup, kept: Kept) -> list[Counts]:
 
 def _p_value(part: Part, counts: Counts) -> float:
     """Return the p-value of "the mean loss is above what is promised"."""
-    from scurry.stopping.guarantee import loss_p_value, paired_p_value, rate_p_value
+    from scurry.stopping.guarantee import rate_p_value
+    from scurry.stopping.losses import loss_p_value, paired_p_value
 
     n_rows = int(counts.sum())
     if n_rows == 0:

@@ -8,15 +8,10 @@ from scurry.plan.plan import (
     NEVER_ABOVE,
     NEVER_BELOW,
     READOUTS,
-    Band,
-    Bins,
     ExitRule,
     ExitSide,
-    Gaps,
     LeaderRule,
-    Leads,
     Plan,
-    Regions,
     ScoreMap,
     StepRule,
     StopRule,
@@ -25,6 +20,7 @@ from scurry.plan.plan import (
     readout_weights,
     to_int32,
 )
+from scurry.plan.regions import Band, Bins, Gaps, Leads, Regions
 from scurry.plan.whole_rows import CellRule, SentinelRule, TopKRule
 
 __all__ = [

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from scurry.costs import FeatureCosts
 from scurry.errors import FormatError, InputError
 from scurry.forest import Forest, largest_scores, leaf_scores, score_threshold
 from scurry.forest.files.storage import Container
+from scurry.plan.regions import Band, Bins, Leads, Regions
 
 if TYPE_CHECKING:
     from scurry.promises import Certificate
@@ -42,70 +43,6 @@ class ExitSide(IntEnum):
     NEGATIVE = 1
     POSITIVE = 2
     FULL = 3  # evaluate every tree, whatever comes
-
-
-class Band(NamedTuple):
-    """Thresholds after each number of trees, NaN where no row stops.
-
-    Attributes
-    ----------
-    lower, upper : float64 arrays of shape (n_policies, n_trees + 1)
-        A row stops as negative at or below `lower`, as positive at or above `upper`: numbers of positive votes, or
-        running scores minus the decision threshold.
-    """
-
-    lower: NDArray[np.float64]
-    upper: NDArray[np.float64]
-
-
-class Bins(NamedTuple):
-    """Intervals of a score, minus the decision threshold, that stop a row.
-
-    Attributes
-    ----------
-    trees : int64 array of shape (n_bins,)
-        After how many trees.
-    low, high : float64 arrays of shape (n_bins,)
-        Infinite where an interval has no end.
-    positive : bool array of shape (n_bins,)
-    score : str
-        Which score: that of the trees so far, or an estimate of the full one.
-    """
-
-    trees: NDArray[np.int64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    positive: NDArray[np.bool_]
-    score: str = "running score"
-
-
-class Leads(NamedTuple):
-    """The smallest lead over the second class that stops a row after each round; NaN where none does.
-
-    Attributes
-    ----------
-    lead : float64 array of shape (n_rounds + 1,)
-    """
-
-    lead: NDArray[np.float64]
-
-
-class Gaps(NamedTuple):
-    """How far below the k-th best document of its query a document leaves.
-
-    Attributes
-    ----------
-    trees : int64 array of shape (n_sentinels,)
-        After how many trees.
-    gap : float64 array of shape (n_sentinels,)
-        On the scale of scores; NaN where none leaves.
-    """
-
-    trees: NDArray[np.int64]
-    gap: NDArray[np.float64]
-
-
-Regions = Band | Bins | Leads | Gaps
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -858,26 +795,62 @@ class Plan:
             arrays = arrays | self.feature_costs.to_arrays()
         return header, {"plan_order": self.order} | arrays
 
+    def to_packed_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the parts as files hold them: the certificate's quantiles of rows are an array, not text."""
+        header, arrays = self.to_parts()
+        if self.certificate is None or self.certificate.rows is None:
+            return header, arrays
+        facts = header["facts"]
+        kept = {name: value for name, value in facts["rows"].items() if name != "quantiles"}
+        return header | {"facts": facts | {"rows": kept}}, arrays | {"row_quantiles": self.certificate.rows.packed()}
+
     @classmethod
     def from_container(cls, container: Container) -> Self:
         """Return the plan of a ``.scurry`` file."""
-        from scurry.promises import Certificate
-
         with container.reading("plan"):
             header = container.field("plan", dict)
             facts, stop = header.get("facts"), header.get("stop")
             if not isinstance(facts, dict) or not isinstance(stop, dict | None):
                 raise FormatError("it lacks facts or stop")
-            order = container.array("plan_order", np.int32)
-            return cls(
-                order=order,
+            if "row_quantiles" in container and isinstance(facts.get("rows"), dict):
+                quantiles = container.packed_array("row_quantiles", ("<f4", "<f8"), 2)
+                facts = facts | {"rows": facts["rows"] | {"quantiles": quantiles}}
+            plan = cls(
+                order=container.array("plan_order", np.int32),
                 stop=None if stop is None else StopRule.from_container(container, stop),
-                certificate=Certificate.from_json(facts) if facts else None,
                 score_map=_score_map(container) if header.get("score_map") else None,
                 feature_costs=FeatureCosts.from_container(container, header["step_cost"])
                 if "step_cost" in header
                 else None,
             )
+        if facts:
+            plan.__dict__["_facts"] = container.path, facts
+            del plan.__dict__["certificate"]  # `_StoredCertificate` finds it
+        return plan
+
+
+class _StoredCertificate:
+    """The certificate of a plan in a file, read when it is first asked for.
+
+    Predictions need none, and to import promises takes a tenth of the time from an interpreter's start to an answer.
+    """
+
+    def __get__(self, plan: Plan | None, _: object = None) -> Certificate | None:
+        """Return it; once it is there, Python finds it in the plan itself and does not ask here."""
+        if plan is None:
+            return None
+        from scurry.promises import Certificate
+
+        path, facts = plan.__dict__["_facts"]
+        try:
+            certificate = plan.__dict__["certificate"] = Certificate.from_json(facts)
+        except FormatError as error:
+            raise FormatError(f"{path} does not hold a sound certificate: {error}") from error
+        return certificate
+
+
+for _name in ("certificate",):  # after `dataclass` has read the field's default
+    setattr(Plan, _name, _StoredCertificate())
 
 
 def _score_map(container: Container) -> ScoreMap:

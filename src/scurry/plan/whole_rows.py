@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from scurry.checks import check_choice, check_count, check_number
 from scurry.errors import InputError
 from scurry.forest import Forest, leaf_scores, score_threshold
-from scurry.plan.plan import NEVER_ABOVE, NEVER_BELOW, Bins, Gaps, StopRule, to_int32
+from scurry.plan.plan import NEVER_ABOVE, NEVER_BELOW, StopRule, to_int32
+from scurry.plan.regions import Bins, Gaps
 
 NO_LANE = -1
 KEEPS = ("order", "set")

@@ -5,22 +5,20 @@ them. A `Certificate` says on which rows a promise was tested and what came out;
 with it. Neither knows the algorithm that made the plan, and nothing that runs or shows a plan has to.
 """
 
-from scurry.promises.certificate import (
+from scurry.promises.certificate import Certificate, GroupTest, RowSummary
+from scurry.promises.kinds import Accuracy, LabelsPerClass, Recall, TopK, Values
+from scurry.promises.kinds import find_places as find_places
+from scurry.promises.measurements import (
     BudgetMeasurement,
     CascadeMeasurement,
-    Certificate,
     CostMeasurement,
     ExitMeasurement,
-    GroupTest,
     RankMeasurement,
-    RowSummary,
     SizeMeasurement,
     SizePoint,
     StepMeasurement,
     ValueMeasurement,
 )
-from scurry.promises.kinds import Accuracy, LabelsPerClass, Recall, TopK, Values
-from scurry.promises.kinds import find_places as find_places
 from scurry.promises.promise import Certain, Cost, Count, Labels, Mean, Outcomes, Promise
 from scurry.promises.promise import read_promise as read_promise  # what verbs share, not part of the public names
 

@@ -22,7 +22,8 @@ from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import Certificate, Cost, CostMeasurement, RowSummary
 from scurry.pruning.refine import Offer, ValidationRows, advise
-from scurry.stopping.guarantee import are_copied, certified_mean, find_shared, hash_rows, last_certified, loss_p_value
+from scurry.stopping.guarantee import are_copied, find_shared, hash_rows, last_certified
+from scurry.stopping.losses import certified_mean, loss_p_value
 
 
 class Candidate(NamedTuple):

@@ -40,7 +40,7 @@ from scurry.report.story import (
     outcomes_of,
     tell_whole,
 )
-from scurry.stopping.guarantee import certified_mean
+from scurry.stopping.losses import certified_mean
 from scurry.timing import Runner
 
 _N_BUDGETS = 31  # every budget is a forest that is run on the test rows

@@ -26,7 +26,8 @@ from scurry.formatting import format_number, format_percent, format_share
 from scurry.predictor import Predictor
 from scurry.promises import Certificate, Count, GroupTest, Labels, Mean, Outcomes, Promise, Values, find_places
 from scurry.report.markup import Chart, Markup, tabulate, tag
-from scurry.stopping.guarantee import certified_drop, certified_mean, certified_rate
+from scurry.stopping.guarantee import certified_rate
+from scurry.stopping.losses import certified_drop, certified_mean
 from scurry.timing import Runner
 
 CONFIDENCE = 0.95  # of the interval around what was measured

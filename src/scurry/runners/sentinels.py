@@ -23,7 +23,6 @@ class SentinelRunner:
 
     def __init__(self, forest: Forest, order: NDArray[np.int32], rule: SentinelRule) -> None:
         self.forest, self.order, self.rule = forest, order, rule
-        self._trees_at = np.append(rule.sentinels, np.int32(forest.n_trees)).astype(np.int32)
         self._native = _lower(
             forest,
             order,
@@ -63,15 +62,7 @@ class SentinelRunner:
             codes = np.empty(n, np.int64)
             self._native.run(rows, n_threads, stops=stops, scores=scores, labels=codes)
             labels = self.forest.decode(codes)
-        trees = self._trees_at[stops]
-        is_complete: NDArray[np.bool_] = stops == len(self.rule.sentinels)
-        return Run(
-            labels=labels,
-            trees=trees,
-            reason_codes=np.where(is_complete, COMPLETE, DECIDED).astype(np.uint8),
-            find_scores=lambda: scores,
-            count_steps=lambda: count_tests_in_order(self.forest, rows, n_threads, self.order, trees),
-        )
+        return _report(self, rows, n_threads, labels, stops, scores)
 
     def one_row(self, call: RowCall) -> Callable[[Any], Any]:
         """Return a function that answers for one row."""
@@ -91,7 +82,6 @@ class TopKRunner:
     def __init__(self, forest: Forest, order: NDArray[np.int32], rule: TopKRule) -> None:
         self.forest, self.order, self.rule = forest, order, rule
         n = len(rule.sentinels)
-        self._trees_at = np.append(rule.sentinels, np.int32(forest.n_trees)).astype(np.int32)
         self._native = _lower(
             forest,
             order,
@@ -135,15 +125,7 @@ class TopKRunner:
         )
         if place is not None:
             stops[place], scores[place] = stops.copy(), scores.copy()
-        trees = self._trees_at[stops]
-        is_complete: NDArray[np.bool_] = stops == len(self.rule.sentinels)
-        return Run(
-            labels=scores,
-            trees=trees,
-            reason_codes=np.where(is_complete, COMPLETE, DECIDED).astype(np.uint8),
-            find_scores=lambda: scores,
-            count_steps=lambda: count_tests_in_order(self.forest, rows, n_threads, self.order, trees),
-        )
+        return _report(self, rows, n_threads, scores, stops, scores)
 
     def _lacks_groups(self) -> InputError:
         return InputError(
@@ -209,3 +191,23 @@ def value_numbers(forest: Forest) -> NDArray[np.int32] | None:
     numbers, _ = _core.distinct_rows(rows.view(np.uint8).reshape(len(rows), -1))  # by first occurrence
     found = numbers[len(values) :].astype(np.int32)
     return found if found.max() < len(values) else None
+
+
+def _report(
+    runner: SentinelRunner | TopKRunner,
+    rows: NDArray[Any],
+    n_threads: int,
+    labels: NDArray[Any],
+    stops: NDArray[np.int32],
+    scores: NDArray[np.float64],
+) -> Run:
+    """Return the run of rows that stopped at these sentinels; the number of sentinels itself is the end."""
+    trees = np.append(runner.rule.sentinels, np.int32(runner.forest.n_trees)).astype(np.int32)[stops]
+    is_complete: NDArray[np.bool_] = stops == len(runner.rule.sentinels)
+    return Run(
+        labels=labels,
+        trees=trees,
+        reason_codes=np.where(is_complete, COMPLETE, DECIDED).astype(np.uint8),
+        find_scores=lambda: scores,
+        count_steps=lambda: count_tests_in_order(runner.forest, rows, n_threads, runner.order, trees),
+    )

@@ -9,15 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.promises import Accuracy, Count, GroupTest, Mean, Outcomes, Promise
-from scurry.stopping.guarantee import (
-    certified_drop,
-    certified_mean,
-    certified_rate,
-    loss_p_value,
-    paired_p_value,
-    rate_p_value,
-    split_risk,
-)
+from scurry.stopping.guarantee import certified_rate, rate_p_value, split_risk
+from scurry.stopping.losses import certified_drop, certified_mean, loss_p_value, paired_p_value
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from scurry.checks import Progress, RandomState, check_count, check_numbers, che
 from scurry.compression.path import Compressor, Step, list_steps, packed_size
 from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest, as_rows
+from scurry.forest.files.storage import container_bytes
 from scurry.formatting import format_bytes
 from scurry.plan import Plan
 from scurry.predictor import Predictor, read_forest
@@ -69,8 +71,9 @@ def compress(
         What may change, and how surely: `Labels` (the default is ``Labels(0.005)``), `LabelsPerClass`, `Recall`,
         `Accuracy`, or `Values` for the values of a regressor and for probabilities.
     max_bytes : int, optional
-        The largest size of the packed file. Alone, it takes the first candidate that fits, and nothing is promised.
-        With a promise, the first that fits and is certified.
+        The largest size of the file that ``save(path)`` of the result writes, plan and certificate included. Alone, it
+        takes the first candidate that fits, and nothing is promised. With a promise, the first that fits and is
+        certified.
     X_fit : array or DataFrame, optional
         Rows that weigh splits and refit leaves; no labels are needed. They should include the training rows, and must
         not be in `X_cal`. Without them, splits are weighed by the counts of training rows that the model knows, and
@@ -88,7 +91,8 @@ def compress(
     Raises
     ------
     InfeasibleError
-        If no candidate fits into `max_bytes`, or so few rows cannot certify the promise. The message says what can.
+        If no candidate's file fits into `max_bytes`, or so few rows cannot certify the promise. The message says which
+        size or number of rows can, also in `achievable` or `n_rows_needed`.
 
     Warns
     -----
@@ -131,11 +135,9 @@ def compress(
             n_rows_needed=asked.rows_needed(),
             argument="promise",
         )
-    compressor = Compressor(forest, fit_rows)
-    candidates = _walk(compressor, trial, limit, check_progress(progress))
-    chosen = _choose(candidates, asked, limit)
-    certificate = _write_certificate(trial, compressor, rows, chosen, candidates, limit, X_cal, y_cal)
-    return Predictor(chosen.forest, Plan.full(chosen.forest, certificate))
+    search = _Search(trial, Compressor(forest, fit_rows), rows, len(as_rows(forest, X_cal)), limit)
+    search.walk(check_progress(progress))
+    return search.choose()
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,48 +183,152 @@ class _Trial:
         return compare(self.forest, self.full, Answers.of(small, self.rows), self.y)
 
 
-def _walk(compressor: Compressor, trial: _Trial, max_bytes: int | None, progress: Progress | None) -> list[_Candidate]:
-    """Return the candidates from large to small: to the first that fails its test or fits, and a few more."""
-    promise = trial.promise
-    steps = list_steps(compressor.forest, _max_changed(promise))
-    candidates: list[_Candidate] = []
-    n_beyond, has_failed = 0, False
-    for at, step in enumerate(steps):
-        small = compressor.make(step)
-        n_bytes = packed_size(small)
-        # Sizes do not depend on the rows that test, so leaving out a candidate does not either.
-        if not candidates or n_bytes < _WORTH * candidates[-1].n_bytes:
-            outcomes = trial.compare(small)
-            tested = None if promise is None else Verdict(promise, outcomes)
-            # What changes no answer needs no proof.
-            passes = tested is None or tested.passes or not step.split_bits
-            has_failed = has_failed or not passes
-            candidates.append(_Candidate(step, small, n_bytes, outcomes, tested, not has_failed))
-            is_found = max_bytes is not None and n_bytes <= max_bytes and not has_failed
-            n_beyond += has_failed or is_found or n_beyond > 0
-        if progress is not None:
-            progress(at + 1, len(steps))
-        if n_beyond >= _N_BEYOND:
-            break
-    return candidates
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """The candidates from large to small, and which of them is taken.
 
+    Attributes
+    ----------
+    n_given : int
+        Calibration rows that were passed.
+    limit : int or None
+        The largest size of the predictor's file.
+    candidates : list of _Candidate
+        Those that `walk` has made.
+    """
 
-def _choose(candidates: list[_Candidate], promise: Promise | None, max_bytes: int | None) -> _Candidate:
-    certified = [candidate for candidate in candidates if candidate.is_certified]
-    if max_bytes is None:
-        return certified[-1]
-    for candidate in certified:
-        if candidate.n_bytes <= max_bytes:
-            return candidate
-    least = certified[-1].n_bytes
-    what = "the smallest candidate" if promise is None else f"the smallest that keeps {promise!r}"
-    more = "" if promise is None else ", promise less, or pass more calibration rows"
-    raise InfeasibleError(
-        f"max_bytes={max_bytes:,} is too small: {what} takes {least:,} bytes ({format_bytes(least)}). Allow as many"
-        f"{more}",
-        float(least),
-        argument="max_bytes",
-    )
+    trial: _Trial
+    compressor: Compressor
+    rows: CheckedRows
+    n_given: int
+    limit: int | None
+    candidates: list[_Candidate] = field(default_factory=list)
+
+    def walk(self, progress: Progress | None) -> None:
+        """Make candidates to the first whose file fits, or to the first that fails its test and a few more."""
+        promise, candidates = self.trial.promise, self.candidates
+        steps = list_steps(self.compressor.forest, _max_changed(promise))
+        n_beyond, has_failed, is_found = 0, False, False
+        for at, step in enumerate(steps):
+            small = self.compressor.make(step)
+            n_bytes = packed_size(small)
+            # Sizes do not depend on the rows that test, so leaving out a candidate does not either.
+            if not candidates or n_bytes < _WORTH * candidates[-1].n_bytes:
+                outcomes = self.trial.compare(small)
+                tested = None if promise is None else Verdict(promise, outcomes)
+                # What changes no answer needs no proof.
+                passes = tested is None or tested.passes or not step.split_bits
+                has_failed = has_failed or not passes
+                candidates.append(_Candidate(step, small, n_bytes, outcomes, tested, not has_failed))
+                n_beyond += has_failed
+                is_found = self._fits(len(candidates) - 1)
+            if progress is not None:
+                progress(len(steps) if is_found else at + 1, len(steps))
+            if is_found or n_beyond >= _N_BEYOND:
+                break
+
+    def choose(self) -> Predictor:
+        """Return the smallest that is certified, or the first whose file fits."""
+        certified = [at for at, candidate in enumerate(self.candidates) if candidate.is_certified]
+        if self.limit is None:
+            return self._make(certified[-1], self.candidates, None)
+        if self._fits(certified[-1]):
+            return self._make_for(certified[-1], self.limit)
+        promise, smallest = self.trial.promise, min(certified, key=self._size)
+        # The limit is written in the certificate, so that the size of a file depends on it a little.
+        least = self._size(smallest)
+        while (size := self._size(smallest, least)) > least:
+            least = size
+        least = size if self._size(smallest, size) <= size else least
+        what = "the smallest candidate" if promise is None else f"the smallest that keeps {promise!r}"
+        more = "" if promise is None else ", promise less, or pass more calibration rows"
+        raise InfeasibleError(
+            f"max_bytes={self.limit:,} is too small: the file of {what} takes {least:,} bytes ({format_bytes(least)}), "
+            f"{self.candidates[smallest].n_bytes:,} of them for the forest. Allow as many{more}",
+            float(least),
+            argument="max_bytes",
+        )
+
+    def _fits(self, at: int) -> bool:
+        if self.limit is None or not self.candidates[at].is_certified or self.candidates[at].n_bytes > self.limit:
+            return False
+        return self._size(at) <= self.limit
+
+    def _size(self, at: int, limit: int | None = None) -> int:
+        """Return the bytes of the file of a candidate that is chosen for `limit`, by default that of the search."""
+        predictor = self._make_for(at, self.limit if limit is None else limit)
+        return len(container_bytes("predictor", *predictor.to_file_parts()))
+
+    def _make_for(self, at: int, limit: int | None) -> Predictor:
+        """Return a candidate as it would be chosen for a size, by which no smaller ones are made."""
+        return self._make(at, self.candidates[: at + 1], limit)
+
+    def _make(self, at: int, path: list[_Candidate], limit: int | None) -> Predictor:
+        chosen = self.candidates[at]
+        return Predictor(chosen.forest, Plan.full(chosen.forest, self._certificate(chosen, path, limit)))
+
+    @cached_property
+    def _full_bytes(self) -> int:
+        return packed_size(self.trial.forest)
+
+    @cached_property
+    def _row_summary(self) -> RowSummary:
+        return RowSummary.of(self.trial.rows)
+
+    def _certificate(self, chosen: _Candidate, path: list[_Candidate], limit: int | None) -> Certificate:
+        forest, promise, rows, fit_rows = self.trial.forest, self.trial.promise, self.rows, self.compressor.rows
+        outcomes, tested = chosen.outcomes, chosen.tested
+        n_fit = 0 if fit_rows is None or chosen.step.node_share == 1 else len(fit_rows)
+        measured = SizeMeasurement(
+            n_bytes=chosen.n_bytes,
+            full_bytes=self._full_bytes,
+            n_nodes=chosen.forest.n_nodes,
+            full_nodes=forest.n_nodes,
+            n_trees=chosen.forest.n_trees,
+            full_trees=forest.n_trees,
+            changed=_share_changed(outcomes, promise),
+            accuracy=_share_right(outcomes, outcomes.answers),
+            full_accuracy=_share_right(outcomes, outcomes.full),
+            path=tuple(candidate.point(promise) for candidate in path),
+            model=forest.digest,
+        )
+        if outcomes.y is not None and not forest.is_classifier:
+            of_small, of_full = (
+                float(np.sqrt(np.square(values - outcomes.y).mean())) for values in (outcomes.answers, outcomes.full)
+            )
+            measured = replace(measured, rmse=of_small, full_rmse=of_full)
+        given = {"promise": promise, "max_bytes": limit}
+        data = ["model", "X_cal", *(["y_cal"] if outcomes.y is not None else [])]
+        data += [f"{name}={_as_code(value)}" for name, value in given.items() if value is not None]
+        data += ["X_fit=X_fit"] if fit_rows is not None else []
+        certificate = Certificate(
+            method="compress",
+            promise=promise,
+            n_calibration_rows=self.n_given,
+            n_fit_rows=n_fit,
+            n_shared_rows=rows.n_shared,
+            why=chosen.step.describe() + (", leaves refitted" if n_fit else ""),
+            recipe=f"scurry.compress({', '.join(data)})",
+            measured=measured,
+            rows=self._row_summary,
+        )
+        if rows.warned:
+            return replace(
+                certificate, promise=None, note="The calibration rows look like rows that trained the model."
+            )
+        if promise is None:
+            return replace(certificate, note="The forest was chosen by its size.")
+        if tested is None or promise.confidence is None or not promise.rows_needed():
+            return certificate
+        return replace(
+            certificate,
+            n_rows=len(self.trial.rows),
+            unit=rows.unit,
+            n_broken=tested.n_broken,
+            n_gained=tested.n_gained,
+            bound=tested.bound,
+            tests=tested.tests,
+        )
 
 
 def _check_promise(forest: Forest, promise: Promise | None, max_bytes: int | None, y_cal: Any) -> Promise | None:
@@ -310,68 +416,6 @@ def _share_changed(outcomes: Outcomes, promise: Promise | None) -> float:
 
 def _share_right(outcomes: Outcomes, answers: NDArray[Any]) -> float | None:
     return None if outcomes.y is None or not outcomes.classes else float((answers == outcomes.y).mean())
-
-
-def _write_certificate(
-    trial: _Trial,
-    compressor: Compressor,
-    rows: CheckedRows,
-    chosen: _Candidate,
-    candidates: list[_Candidate],
-    max_bytes: int | None,
-    X_cal: Any,
-    y_cal: Any,
-) -> Certificate:
-    forest, promise, outcomes, tested = trial.forest, trial.promise, chosen.outcomes, chosen.tested
-    n_fit = 0 if compressor.rows is None or chosen.step.node_share == 1 else len(compressor.rows)
-    measured = SizeMeasurement(
-        n_bytes=chosen.n_bytes,
-        full_bytes=packed_size(forest),
-        n_nodes=chosen.forest.n_nodes,
-        full_nodes=forest.n_nodes,
-        n_trees=chosen.forest.n_trees,
-        full_trees=forest.n_trees,
-        changed=_share_changed(outcomes, promise),
-        accuracy=_share_right(outcomes, outcomes.answers),
-        full_accuracy=_share_right(outcomes, outcomes.full),
-        path=tuple(candidate.point(promise) for candidate in candidates),
-        model=forest.digest,
-    )
-    if outcomes.y is not None and not forest.is_classifier:
-        of_small, of_full = (
-            float(np.sqrt(np.square(values - outcomes.y).mean())) for values in (outcomes.answers, outcomes.full)
-        )
-        measured = replace(measured, rmse=of_small, full_rmse=of_full)
-    given = {"promise": promise, "max_bytes": max_bytes}
-    data = ["model", "X_cal", *(["y_cal"] if y_cal is not None else [])]
-    data += [f"{name}={_as_code(value)}" for name, value in given.items() if value is not None]
-    data += ["X_fit=X_fit"] if compressor.rows is not None else []
-    certificate = Certificate(
-        method="compress",
-        promise=promise,
-        n_calibration_rows=len(as_rows(forest, X_cal)),
-        n_fit_rows=n_fit,
-        n_shared_rows=rows.n_shared,
-        why=chosen.step.describe() + (", leaves refitted" if n_fit else ""),
-        recipe=f"scurry.compress({', '.join(data)})",
-        measured=measured,
-        rows=RowSummary.of(trial.rows),
-    )
-    if rows.warned:
-        return replace(certificate, promise=None, note="The calibration rows look like rows that trained the model.")
-    if promise is None:
-        return replace(certificate, note="The forest was chosen by its size.")
-    if tested is None or promise.confidence is None or not promise.rows_needed():
-        return certificate
-    return replace(
-        certificate,
-        n_rows=len(trial.rows),
-        unit=rows.unit,
-        n_broken=tested.n_broken,
-        n_gained=tested.n_gained,
-        bound=tested.bound,
-        tests=tested.tests,
-    )
 
 
 def _as_code(value: Any) -> str:

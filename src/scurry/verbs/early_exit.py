@@ -26,11 +26,10 @@ from scurry.verbs.planners.by_scores import (
     spent_by,
     split_to_choose,
     split_to_fit,
-    with_quality,
-    with_score_map,
 )
 from scurry.verbs.planners.by_values import plan_by_values, summed
 from scurry.verbs.planners.by_votes import plan_by_votes, plan_without_rows
+from scurry.verbs.planners.score_map import with_quality, with_score_map
 
 
 def early_exit(

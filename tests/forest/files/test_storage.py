@@ -1,7 +1,6 @@
 """The .scurry container: what is broken, truncated or hostile gives FormatError, and nothing else."""
 
 import errno
-import io
 import json
 import os
 import resource
@@ -102,12 +101,71 @@ def test_who_reads_the_old_file_goes_on_reading_it(saved, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["f.scurry"]
 
 
-def test_members_that_share_their_bytes(saved):
-    """A small file could claim much memory. Newer versions of zipfile refuse such a file before its sizes are added."""
-    with zipfile.ZipFile(io.BytesIO(saved)) as archive:
-        assert storage._read(archive, memoryview(saved))[0] == "forest"
-        with pytest.raises(FormatError, match="claim more bytes than the file has"):
-            storage._read(archive, memoryview(saved)[: sum(member.file_size for member in archive.infolist()) - 1])
+def test_members_that_share_their_bytes(saved, tmp_path):
+    """A small file could claim much memory."""
+    content = members(saved)
+    listed = saved.index(b"PK\x01\x02")
+    # All members are the content of the largest, which the list of members may say as well as anything.
+    largest = max(content, key=lambda name: len(content[name]))
+    entry = next(at for at in entries(saved) if saved[at + 46 :].startswith(largest.encode()))
+    shared = bytearray(saved)
+    for at in entries(saved):
+        shared[at + 16 : at + 28], shared[at + 42 : at + 46] = (
+            saved[entry + 16 : entry + 28],
+            saved[entry + 42 : entry + 46],
+        )
+    assert len(content) * len(content[largest]) > listed
+    assert "claim more bytes than the file has" in refused(tmp_path, bytes(shared))
+
+
+def entries(data: bytes) -> list[int]:
+    """Return where each entry of the list of members begins."""
+    return [at for at in range(len(data)) if data.startswith(b"PK\x01\x02", at)]
+
+
+def test_lists_of_members(saved, tmp_path):
+    first, second = entries(saved)[:2]
+    end = saved.index(b"PK\x05\x06")
+    assert "perhaps twice" in refused(
+        tmp_path, saved[:first] + saved[first:second] * 2 + saved[second:end] + end_of(saved, 1)
+    )
+    assert "257 members" in refused(tmp_path, saved[:end] + end_of(saved, 257 - len(members(saved)), in_bytes=0))
+    assert "does not end where it should" in refused(tmp_path, saved[:first] + b"x" + saved[first:])
+    assert "does not end as a .scurry file" in refused(tmp_path, saved + b"x")
+    assert "damaged" in refused(tmp_path, saved.replace(b"feature.npy", b"futures.npy", 1))
+
+
+def end_of(data: bytes, n_more: int, in_bytes: int | None = None) -> bytes:
+    """Return the end record of a file whose list of members has more entries, all as long as the first."""
+    first, second = entries(data)[:2]
+    end = bytearray(data[data.index(b"PK\x05\x06") :])
+    for at, size, more in (
+        (8, 2, n_more),
+        (10, 2, n_more),
+        (12, 4, n_more * (second - first) if in_bytes is None else 0),
+    ):
+        end[at : at + size] = (int.from_bytes(end[at : at + size], "little") + more).to_bytes(size, "little")
+    return bytes(end)
+
+
+def test_archives_as_large_as_zip64_has_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 100)
+    Forest.from_trees([STUMP] * 40, classes=["no", "yes"]).save(tmp_path / "large.scurry")
+    monkeypatch.undo()
+    data = (tmp_path / "large.scurry").read_bytes()
+    assert b"PK\x06\x06" in data
+    assert b"PK\x06\x07" in data
+    with zipfile.ZipFile(tmp_path / "large.scurry") as archive:
+        assert archive.testzip() is None
+    assert load(tmp_path / "large.scurry").predict([[0.0], [1.0]]).tolist() == ["no", "yes"]
+    for at in range(data.index(b"PK\x06\x06"), len(data)):
+        for byte in (0, 255):
+            if data[at] != byte:
+                (tmp_path / "odd.scurry").write_bytes(data[:at] + bytes([byte]) + data[at + 1 :])
+                try:
+                    load(tmp_path / "odd.scurry")
+                except FormatError:
+                    continue
 
 
 def test_new_files_have_the_usual_permissions(tmp_path, monkeypatch):

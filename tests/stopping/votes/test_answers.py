@@ -5,7 +5,7 @@ import pytest
 
 from scurry.errors import FormatError, InputError, ScurryWarning
 from scurry.stopping import AnswerRule, fit_plurality
-from scurry.stopping.guarantee import best_stake, loss_p_value
+from scurry.stopping.losses import best_stake, loss_p_value
 from scurry.stopping.votes.answers import _shuffle
 
 

@@ -14,7 +14,8 @@ from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 import scurry
 from scurry.errors import InfeasibleError, InputError
 from scurry.promises import Accuracy, Labels, LabelsPerClass, Recall
-from scurry.stopping.guarantee import certified_drop, paired_p_value, split_risk
+from scurry.stopping.guarantee import split_risk
+from scurry.stopping.losses import certified_drop, paired_p_value
 from scurry.verbs.options import Calibration, ExitOptions
 from scurry.verbs.planners.by_class import plan_by_accuracy, plan_by_class
 

@@ -1,15 +1,13 @@
 """Early exits on scores: exact where they end, certified where they stop, cheap in the units asked for.
 
 Probabilities of early exits: they agree with the labels, and are as good as partial scores allow.
-
-Labels by estimates at sentinels: what is certified is what runs, and scores never contradict labels.
 """
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from lightgbm import LGBMClassifier, LGBMRegressor
+from lightgbm import LGBMClassifier
 from scipy import stats
 from sklearn.datasets import make_classification
 from sklearn.ensemble import (
@@ -26,13 +24,12 @@ import scurry
 from scurry.errors import FormatError, InfeasibleError, InputError
 from scurry.forest.files.storage import write_container
 from scurry.plan import NEVER_BELOW, ScoreMap
-from scurry.promises import Certificate
+from scurry.promises import Certificate, ExitMeasurement
 from scurry.runners import rules
 from scurry.runners.exits import stops_of
 from scurry.stopping import LeaderFit, MarginFit, fan, preset_order, qwyc
 from scurry.verbs.options import Calibration, ExitOptions
-from scurry.verbs.planners import by_scores
-from scurry.verbs.planners.by_scores import can_refit, explain_speed, full_scores, link_of, score_values
+from scurry.verbs.planners import by_scores, score_map
 from support.calibration_rows import two_classes
 from support.strategies import adversarial_rows, complete_forest
 
@@ -583,7 +580,7 @@ def test_quality_is_measured_on_rows_that_did_not_fit_the_map(monkeypatch):
     X = rng.random((2000, 4))
     y = (X[:, 0] + rng.normal(0, 0.3, 2000) > 0.5).astype(int)
     model = RandomForestClassifier(15, max_depth=5, random_state=0).fit(X[:400], y[:400])
-    fit, measure, fitted, measured = by_scores._fit, by_scores.score_quality, [], []
+    fit, measure, fitted, measured = score_map._fit, score_map.score_quality, [], []
 
     def fit_map(forest, plan, stops, chosen):
         fitted.append(chosen)
@@ -593,8 +590,8 @@ def test_quality_is_measured_on_rows_that_did_not_fit_the_map(monkeypatch):
         measured.append(rows)
         return measure(predictor, rows, labels)
 
-    monkeypatch.setattr(by_scores, "_fit", fit_map)
-    monkeypatch.setattr(by_scores, "score_quality", measure_rows)
+    monkeypatch.setattr(score_map, "_fit", fit_map)
+    monkeypatch.setattr(score_map, "score_quality", measure_rows)
     fast = scurry.early_exit(model, X[400:], y[400:], max_disagreement=0.05, method="qwyc", random_state=0)
     shipped, of_measure = fitted
     np.testing.assert_array_equal(shipped, fast.run(X[400:]).trees < 15)
@@ -602,121 +599,9 @@ def test_quality_is_measured_on_rows_that_did_not_fit_the_map(monkeypatch):
     assert set(map(tuple, X[400:][of_measure])).isdisjoint(map(tuple, measured[0]))
 
 
-N = 900
-
-
-@pytest.fixture(scope="module")
-def rows():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(7000, 5)).astype(np.float32)
-    return X, (X[:, 0] * X[:, 1] + np.sin(2 * X[:, 2]) + 0.5 * rng.normal(size=len(X)) > 0.5).astype(int)
-
-
-def models():
-    return {
-        "lightgbm": LGBMClassifier(n_estimators=80, learning_rate=0.05, num_leaves=15, verbose=-1, n_jobs=1),
-        "xgboost": XGBClassifier(n_estimators=60, max_depth=4, base_score=0.3, n_jobs=1),
-        "boosting": GradientBoostingClassifier(n_estimators=60, random_state=0),
-        "histogram": HistGradientBoostingClassifier(max_iter=60, random_state=0),
-    }
-
-
-@pytest.mark.parametrize("name", models())
-@pytest.mark.parametrize("threshold", [None, 0.2])
-def test_certified_labels_are_those_that_run(rows, name, threshold):
-    X, y = rows
-    forest = scurry.from_model(models()[name].fit(X[:N], y[:N]))
-    fit, cal = X[N : N + 2500], X[N + 2500 : N + 5000]
-    fast = scurry.early_exit(forest, cal, X_fit=fit, max_disagreement=0.02, method="sentinels", threshold=threshold)
-    run, p = fast.run(cal), forest.predict_proba(cal)[:, 1]
-    full = fast.forest.predict(cal)
-    assert fast.certificate.n_broken == (run.labels != full).sum()
-    assert fast.certificate.bound <= 0.02
-    assert fast.certificate.measured.mean_trees == pytest.approx(run.mean_trees, rel=1e-12)
-    assert run.mean_trees < 0.8 * forest.n_trees
-    found = fast.predict_proba(cal)[:, 1]
-    stopped = ~run.complete
-    assert np.array_equal((found >= (0.5 if threshold is None else threshold))[stopped], run.labels[stopped] == 1)
-    assert np.array_equal(found[run.complete], p[run.complete])
-    # Estimates are close to what they estimate.
-    assert np.corrcoef(run.scores[stopped], full_scores(fast.forest, cal)[stopped])[0, 1] > 0.9
-
-
-def test_costs_and_kept_scores(rows):
-    X, y = rows
-    forest = scurry.from_model(models()["lightgbm"].fit(X[:N], y[:N]))
-    cal = X[N : N + 5000]
-    costs = np.linspace(1, 3, forest.n_trees)
-    fast = scurry.early_exit(
-        forest,
-        cal[2500:],
-        X_fit=cal[:2500],
-        max_disagreement=0.02,
-        method="sentinels",
-        costs=costs,
-        keep_scores="positive",
-    )
-    run = fast.run(cal[2500:])
-    spent = np.concatenate([[0], np.cumsum(costs[fast.plan.order])])[run.trees].mean()
-    assert fast.certificate.measured.mean_cost == pytest.approx(spent)
-    assert fast.certificate.measured.mean_trees == pytest.approx(run.mean_trees)
-    assert (run.labels[~run.complete] == 0).all()
-
-
-def test_auto_takes_sentinels_where_they_save_most(rows):
-    X, y = rows
-    model = models()["lightgbm"].fit(X[:N], y[:N])
-    fast = scurry.early_exit(model, X[N:], y[N:], max_disagreement=0.02)
-    spent = {m: scurry.early_exit(model, X[N:], max_disagreement=0.02, method=m).certificate.measured.mean_trees
-             for m in ("qwyc", "sentinels")}  # fmt: skip
-    assert fast.certificate.method == "sentinels"
-    assert "qwyc" in fast.certificate.why
-    measured = fast.certificate.measured
-    assert 0.5 < measured.fast_auc <= 1
-    assert abs(measured.fast_auc - measured.full_auc) < 0.1
-    assert spent["sentinels"] < spent["qwyc"]
-
-
-def test_files_keep_them(rows, tmp_path):
-    X, y = rows
-    fast = scurry.early_exit(models()["lightgbm"].fit(X[:N], y[:N]), X[N:], max_disagreement=0.02, method="sentinels")
-    fast.save(tmp_path / "fast.scurry")
-    again = scurry.load(tmp_path / "fast.scurry")
-    assert np.array_equal(again.predict_proba(X), fast.predict_proba(X))
-    assert 'method="sentinels"' in fast.certificate.recipe.replace("'", '"')
-
-
-def test_scores_add_up_over_leaves(rows):
-    X, y = rows
-    for model in (*models().values(), RandomForestClassifier(10, max_depth=4, random_state=0)):
-        forest = scurry.from_model(model.fit(X[:N], y[:N]))
-        added = score_values(forest)[forest.apply(X)].sum(axis=1)
-        full = full_scores(forest, X)
-        if forest.aggregation == "sum":
-            assert np.ptp(full - added) < 1e-4  # the base score
-        else:
-            assert np.allclose(added / 10, full)
-        assert np.allclose(link_of(forest, full), forest.predict_proba(X)[:, 1], atol=1e-6)
-        assert can_refit(forest) == (forest.aggregation == "sum")
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_other_models_are_refused(rows, n_classes):
-    X, y = rows
-    labels = y if n_classes == 2 else y + (X[:, 3] > 1)
-    model = RandomForestClassifier(5, random_state=0) if n_classes == 2 else LGBMClassifier(n_estimators=5, verbose=-1)
-    with pytest.raises(InputError, match="boosted trees with two classes"):
-        scurry.early_exit(model.fit(X[:N], labels[:N]), X[N:], method="sentinels", max_disagreement=0.02)
-
-
-def test_plans_that_save_no_time_say_so(rows):
-    X, y = rows
-    forest = scurry.from_model(models()["lightgbm"].fit(X[:N], y[:N]))
-    assert forest.engine.loop == "sliced"
-    assert explain_speed(forest, 40.0) == ""
-    assert "rows need 60.0 of 80 trees, and evaluating all of them takes no longer" in explain_speed(forest, 60.0)
-    regressor = scurry.from_model(LGBMRegressor(n_estimators=30, verbose=-1, n_jobs=1).fit(X[:N], X[:N, 0] * X[:N, 1]))
-    precise = scurry.early_exit(regressor, X[N:4000], X_fit=X[4000:], promise=scurry.promises.Values(1e-4))
-    assert "takes no longer" in str(precise.summary())
-    rough = scurry.early_exit(regressor, X[N:4000], X_fit=X[4000:], promise=scurry.promises.Values(0.5))
-    assert "takes no longer" not in str(rough.summary())
+def test_plans_are_compared_by_their_cost_or_by_trees():
+    forest = complete_forest(n_trees=3, depth=2)
+    measured = [{"mean_trees": 4.0}, {"mean_trees": 4.0, "mean_cost": 1.5}]
+    certificates = [Certificate(method="toy", measured=ExitMeasurement(changed=0.0, **one)) for one in measured]
+    assert [by_scores.spent_by(scurry.Plan.full(forest, one)) for one in certificates] == [4.0, 1.5]
+    assert by_scores.spent_by(None) == by_scores.spent_by(scurry.Plan.full(forest, None)) == np.inf

@@ -26,17 +26,9 @@ from scurry.forest.files.lowered import has_lowered, read_lowered
 from scurry.forest.files.members import pack_members, unpack_members
 from scurry.forest.files.storage import Container, digest, id_bits, pack_values
 from scurry.forest.front import Front, RawRows
-from scurry.forest.structure import (
-    ARRAYS,
-    HEADER,
-    MISSING_NONE,
-    NODE_ARRAYS,
-    Expanded,
-    ForestFields,
-    check_header,
-    mean_of_leaves,
-)
+from scurry.forest.structure import ARRAYS, HEADER, MISSING_NONE, NODE_ARRAYS, Expanded, ForestFields, check_header
 from scurry.forest.tree_answers import TreeAnswers
+from scurry.forest.trees import mean_of_leaves
 
 _NUMBERS = ("|u1", "<u2", "<u4", "<f4", "<f8")  # types of files, the smallest first
 _LARGEST = 1e300  # means of larger values might not be finite

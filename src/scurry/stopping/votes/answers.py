@@ -31,7 +31,8 @@ from scipy.special import betainc
 
 from scurry.checks import RandomState, check_confidence, check_count, check_number, check_random_state, check_rate
 from scurry.errors import InputError, warn
-from scurry.stopping.guarantee import best_stake, certified_mean, last_certified, loss_p_value, random_part, rows_needed
+from scurry.stopping.guarantee import last_certified, random_part, rows_needed
+from scurry.stopping.losses import best_stake, certified_mean, loss_p_value
 from scurry.stopping.stored_rule import StoredRule
 from scurry.stopping.votes.fit import VotePromise
 from scurry.stopping.votes.policy import BoolArray, FloatArray, IntArray

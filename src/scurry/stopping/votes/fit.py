@@ -31,14 +31,13 @@ from scurry.stopping.guarantee import (
     InMemory,
     Sample,
     Sums,
-    certified_mean,
     certified_rate,
     last_certified,
-    loss_p_value,
     random_part,
     rate_p_value,
     rows_needed,
 )
+from scurry.stopping.losses import certified_mean, loss_p_value
 from scurry.stopping.votes.plurality import PairwisePolicy, pairwise_policies
 from scurry.stopping.votes.policy import MAX_VOTERS, BoolArray, FloatArray, IntArray, Thresholds, stop_when_certain
 from scurry.stopping.votes.rule import METHODS, VoteRule

@@ -39,19 +39,8 @@ from scurry.plan import Plan
 from scurry.promises import Accuracy, GroupTest, Labels, LabelsPerClass, Promise, Recall
 from scurry.runners.rules import ScoreRule
 from scurry.stopping import ScoreFit
-from scurry.stopping.guarantee import (
-    InMemory,
-    Sample,
-    Sums,
-    best_stake,
-    certified_drop,
-    certified_mean,
-    certified_rate,
-    last_certified,
-    loss_p_value,
-    paired_p_value,
-    split_risk,
-)
+from scurry.stopping.guarantee import InMemory, Sample, Sums, certified_rate, last_certified, split_risk
+from scurry.stopping.losses import best_stake, certified_drop, certified_mean, loss_p_value, paired_p_value
 from scurry.stopping.scores.qwyc import Family, MarginFit, last_accepted
 from scurry.verbs.options import Calibration
 from scurry.verbs.planners.by_scores import (

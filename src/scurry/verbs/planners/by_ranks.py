@@ -24,7 +24,8 @@ from scurry.stopping.guarantee import InMemory, certified_rate, rate_p_value, ro
 from scurry.stopping.sentinels.lanes import SentinelFit, near_decision, prefix_lanes
 from scurry.stopping.sentinels.prefix import RowLeaves, even_sentinels, fit_prefix
 from scurry.verbs.options import Calibration, ExitOptions
-from scurry.verbs.planners.by_scores import can_refit, full_scores, leaves_of, score_values
+from scurry.verbs.planners.by_scores import can_refit
+from scurry.verbs.planners.sentinel_scores import full_scores, leaves_of, score_values
 
 CAUTIONS = np.geomspace(8.0, 0.25, 121)
 _N_DIVIDING = 32

@@ -5,20 +5,12 @@ other rows: half of the calibration rows fit the rule (or rows given for that, s
 the other half chooses how far its thresholds are moved outwards, by fixed-sequence testing from the most cautious
 member of the family on. Where many rows certify even the thresholds as fitted, the family goes on with thresholds that
 were fitted, in the same order of trees, for larger shares of the promise.
-
-Probabilities of an early exit have a score map, fitted once a plan is chosen. It is fitted to calibration rows, those
-that fitted the rule and those that certified it. It cannot change a label, so the promise about labels is not touched.
-Rows given as `X_fit` are left out: often the model was trained on them, and full scores of training rows are more
-extreme than those of new ones.
-
-A plan at sentinels needs the scores of a forest as sums over leaves (`leaves_of`, `score_values`), which fits of
-`scurry.stopping.sentinels` start from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -26,15 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.errors import InfeasibleError, InputError
-from scurry.evaluation import ScoreQuality, score_quality
 from scurry.forest import Forest, score_step
-from scurry.forest.tree_answers import leaf_scores
 from scurry.formatting import round_up
-from scurry.plan import Plan, ScoreMap
+from scurry.plan import Plan
 from scurry.plan.whole_rows import decision_score
-from scurry.predictor import Predictor
 from scurry.promises import Certificate, ExitMeasurement, Labels
-from scurry.runners.exits import Stops, expected_map, stops_of
 from scurry.runners.rules import ScoreRule, score_plan, sentinel_plan
 from scurry.stopping import FanFit, LeaderFit, MarginFit, ScoreFit, fan, multiclass_qwyc, qwyc
 from scurry.stopping.guarantee import (
@@ -47,132 +35,16 @@ from scurry.stopping.guarantee import (
     rows_needed,
     split_rows,
 )
-from scurry.stopping.score_map import Affine, fit_affine
 from scurry.stopping.scores.qwyc import Family
-from scurry.stopping.sentinels.lanes import (
-    SentinelFit,
-    increments,
-    keep_apart,
-    label_rule,
-    near_decision,
-    prefix_lanes,
-    read_estimates,
-)
-from scurry.stopping.sentinels.prefix import MAX_LEAVES, Leaves, RowLeaves, fit_prefix, geometric_sentinels
+from scurry.stopping.sentinels.lanes import keep_apart, label_rule
+from scurry.stopping.sentinels.prefix import MAX_LEAVES
 from scurry.verbs.options import Calibration, CheckedRows
-
-_MAX_SCORES = 1 << 18  # that fit a map: enough, and quickly brought together from files
-
-
-def with_score_map(calibration: Calibration, plan: Plan) -> Plan:
-    """Return the plan with a score map, and with the quality of its probabilities where labels are known."""
-    if plan.exit_rule is None or calibration.sample.n_rows == 0:
-        return plan
-    forest = calibration.forest
-    chosen = _choose_evenly(calibration, np.ones(calibration.sample.n_rows, np.bool_))
-    rows = calibration.sample.where(chosen).gathered()
-    stops = stops_of(forest, plan, rows)
-    if stops is None:
-        return plan
-    mapped = replace(plan, score_map=_fit(forest, plan, stops, ~stops.complete))
-    y = None if calibration.rows.y is None else calibration.rows.y[chosen]
-    return _say_quality(mapped, None if y is None else _measure(forest, plan, stops, rows, y))
-
-
-def with_quality(calibration: Calibration, tests: NDArray[np.bool_], plan: Plan) -> Plan:
-    """Return the plan with the quality of its probabilities on rows it was not fitted to, where labels are known.
-
-    For plans that estimate scores by themselves, and need no map.
-    """
-    if calibration.rows.y is None or not tests.any():
-        return plan
-    chosen = _choose_evenly(calibration, tests)
-    y = calibration.rows.y[chosen]
-    if len(np.unique(calibration.forest.codes_of(y))) < 2:
-        return plan
-    rows = calibration.sample.where(chosen).gathered()
-    return _say_quality(plan, score_quality(Predictor(calibration.forest, plan), rows, y))
-
-
-def _choose_evenly(calibration: Calibration, among: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return an even selection of rows, the same wherever they lie, and not too many to be brought together."""
-    possible, sample = np.flatnonzero(among), calibration.sample
-    n_rows = min(len(possible), sample.max_gathered, _MAX_SCORES // max(calibration.forest.n_outputs, 2))
-    chosen = np.zeros(sample.n_rows, np.bool_)
-    chosen[possible[np.linspace(0, len(possible) - 1, max(n_rows, 1)).astype(np.intp)]] = True
-    return chosen
-
-
-def _say_quality(plan: Plan, quality: ScoreQuality | None) -> Plan:
-    certificate = plan.certificate
-    if quality is None or certificate is None or certificate.exits is None:
-        return plan
-    return replace(plan, certificate=replace(certificate, measured=replace(certificate.exits, **asdict(quality))))
-
-
-def _fit(forest: Forest, plan: Plan, stops: Stops, chosen: NDArray[np.bool_]) -> ScoreMap:
-    assert plan.exit_rule is not None
-    start = expected_map(forest, plan.order, plan.exit_rule)
-    fitted = fit_affine(
-        stops.positions[chosen].astype(np.int64),
-        stops.groups[chosen],
-        stops.partial[chosen],
-        stops.full[chosen],
-        start=Affine(start.slope, start.intercept),
-        link=forest.link,
-        link_scale=forest.link_scale,
-    )
-    return ScoreMap(slope=fitted.slope, intercept=fitted.intercept)
-
-
-def _measure(forest: Forest, plan: Plan, stops: Stops, rows: NDArray[Any], y: NDArray[Any]) -> ScoreQuality | None:
-    """Measure probabilities on every other row, with a map fitted to the rest; None if they are of one class."""
-    measured = np.arange(len(rows)) % 2 == 1
-    if len(np.unique(forest.codes_of(y[measured]))) < 2:
-        return None
-    half = replace(plan, score_map=_fit(forest, plan, stops, ~stops.complete & ~measured))
-    return score_quality(Predictor(forest, half), rows[measured], y[measured])
-
-
-FloatArray = NDArray[np.float64]
+from scurry.verbs.planners.score_map import with_quality
+from scurry.verbs.planners.sentinel_scores import count_increments, fit_labels
 
 # The share of trees from which on evaluating all of them takes no longer, by loop: extrapolated from plans that
 # evaluate 30 to 50 % of them (benchmarks/plan_speed.py).
 _BREAK_EVEN = {"sliced": 0.65, "walked": 0.9}
-
-
-def leaves_of(forest: Forest) -> Leaves:
-    """Return the leaves of a forest."""
-    return Leaves.of(forest.tree_offset, forest.parent)
-
-
-def score_values(forest: Forest) -> FloatArray:
-    """Return what each node, as a leaf, adds to the score that `full_scores` returns; shape (n_nodes,).
-
-    Where trees are averaged, to their sum.
-    """
-    if forest.n_outputs == 2 and forest.aggregation == "sum":
-        return 2.0 * leaf_scores(forest)
-    return forest.leaf_values()[:, -1]
-
-
-def full_scores(forest: Forest, rows: NDArray[Any]) -> FloatArray:
-    """Return the score of each row: that of the second class, or its lead where both have boosted scores."""
-    scores = forest.scores(rows)
-    if forest.n_outputs == 2 and forest.aggregation == "sum":
-        return np.asarray(scores[:, 1] - scores[:, 0])
-    return np.asarray(scores[:, -1])
-
-
-def link_of(forest: Forest, scores: FloatArray) -> FloatArray:
-    """Return the values of a regressor with these scores, or the probabilities of the second class."""
-    if forest.score_dtype == "float32":  # answers are rounded as the model rounds its own
-        scores = scores.astype(np.float32).astype(np.float64)
-    if forest.n_outputs == 2 and forest.aggregation == "sum":
-        return forest.link_scores(np.column_stack([-scores, scores]) / 2)[:, 1]
-    if forest.n_outputs == 2:
-        return scores
-    return forest.link_scores(scores[:, None])[:, 0]
 
 
 def can_refit(forest: Forest) -> bool:
@@ -197,31 +69,6 @@ def check_refit(forest: Forest) -> None:
             'method="sentinels" is for boosted trees with two classes, whose scores are added up; use "auto"',
             argument="method",
         )
-
-
-def fit_labels(forest: Forest, rows: NDArray[Any]) -> tuple[SentinelFit, FloatArray]:
-    """Fit an order and estimates near the decision; return them, and increments of these rows that none was fitted to.
-
-    Returns
-    -------
-    SentinelFit
-    float64 array of shape (n_rows, n_sentinels + 1)
-    """
-    check_refit(forest)
-    leaves, full = leaves_of(forest), full_scores(forest, rows)
-    fit = fit_prefix(
-        leaves,
-        score_values(forest)[leaves.node],
-        RowLeaves(leaves.encode(forest.apply(rows)), full),
-        sentinels=geometric_sentinels(forest.n_trees),
-        weight=near_decision(full, decision_score(forest)),
-    )
-    return prefix_lanes(leaves, fit, with_spread=False), increments(fit.tested, full)
-
-
-def count_increments(forest: Forest, fit: SentinelFit, rows: NDArray[Any]) -> FloatArray:
-    """Return the increments of rows as they come out at run time; shape (n_rows, n_sentinels + 1)."""
-    return increments(read_estimates(fit, forest.apply(rows)), full_scores(forest, rows))
 
 
 SCORE_METHODS = ("qwyc", "fan", "natural", "sentinels")
@@ -717,9 +564,14 @@ def keep_if_worth_it(calibration: Calibration, plan: Plan) -> Plan:
 
 
 def spent_by(plan: Plan | None) -> float:
-    """Return what a plan spent per row on the rows that tested it; infinity if there is none."""
+    """Return what plans are compared by: the cost per row, or the trees where each costs the same.
+
+    It was measured on the rows that tested the plan; it is infinite if there is no plan.
+    """
     measured = None if plan is None or plan.certificate is None else plan.certificate.exits
-    return np.inf if measured is None else measured.spent
+    if measured is None:
+        return np.inf
+    return measured.mean_trees if measured.mean_cost is None else measured.mean_cost
 
 
 def _infeasible(calibration: Calibration, n_mistakes: int, n_rows: int) -> InfeasibleError:

@@ -27,15 +27,8 @@ from scurry.stopping.guarantee import InMemory, Sums, certified_rate, certify_ra
 from scurry.stopping.sentinels.lanes import CAUTIONS, SentinelFit, ValueFamily, mean_family, prefix_family
 from scurry.stopping.sentinels.prefix import RowLeaves, even_sentinels, fit_prefix, placed_sentinels
 from scurry.verbs.options import Calibration, ExitOptions
-from scurry.verbs.planners.by_scores import (
-    can_refit,
-    explain_speed,
-    full_scores,
-    leaves_of,
-    link_of,
-    score_values,
-    split_to_fit,
-)
+from scurry.verbs.planners.by_scores import can_refit, explain_speed, split_to_fit
+from scurry.verbs.planners.sentinel_scores import full_scores, leaves_of, link_of, score_values
 
 FloatArray = NDArray[np.float64]
 

@@ -5,8 +5,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, softmax
 
-from scurry.stopping import score_map
-from scurry.stopping.score_map import Affine, fit_affine
+from scurry.verbs.planners import score_map
+from scurry.verbs.planners.score_map import Affine, fit_affine
 
 N_POSITIONS = 5
 SAME = Affine(np.ones((2, N_POSITIONS)), np.zeros((2, N_POSITIONS)))

@@ -1,0 +1,74 @@
+"""Scores of a forest as sums over leaves, which fits of `scurry.stopping.sentinels` start from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scurry.forest import Forest
+from scurry.forest.tree_answers import leaf_scores
+from scurry.plan.whole_rows import decision_score
+from scurry.stopping.sentinels.lanes import SentinelFit, increments, near_decision, prefix_lanes, read_estimates
+from scurry.stopping.sentinels.prefix import Leaves, RowLeaves, fit_prefix, geometric_sentinels
+
+FloatArray = NDArray[np.float64]
+
+
+def leaves_of(forest: Forest) -> Leaves:
+    """Return the leaves of a forest."""
+    return Leaves.of(forest.tree_offset, forest.parent)
+
+
+def score_values(forest: Forest) -> FloatArray:
+    """Return what each node, as a leaf, adds to the score that `full_scores` returns; shape (n_nodes,).
+
+    Where trees are averaged, to their sum.
+    """
+    if forest.n_outputs == 2 and forest.aggregation == "sum":
+        return 2.0 * leaf_scores(forest)
+    return forest.leaf_values()[:, -1]
+
+
+def full_scores(forest: Forest, rows: NDArray[Any]) -> FloatArray:
+    """Return the score of each row: that of the second class, or its lead where both have boosted scores."""
+    scores = forest.scores(rows)
+    if forest.n_outputs == 2 and forest.aggregation == "sum":
+        return np.asarray(scores[:, 1] - scores[:, 0])
+    return np.asarray(scores[:, -1])
+
+
+def link_of(forest: Forest, scores: FloatArray) -> FloatArray:
+    """Return the values of a regressor with these scores, or the probabilities of the second class."""
+    if forest.score_dtype == "float32":  # answers are rounded as the model rounds its own
+        scores = scores.astype(np.float32).astype(np.float64)
+    if forest.n_outputs == 2 and forest.aggregation == "sum":
+        return forest.link_scores(np.column_stack([-scores, scores]) / 2)[:, 1]
+    if forest.n_outputs == 2:
+        return scores
+    return forest.link_scores(scores[:, None])[:, 0]
+
+
+def fit_labels(forest: Forest, rows: NDArray[Any]) -> tuple[SentinelFit, FloatArray]:
+    """Fit an order and estimates near the decision; return them, and increments of these rows that none was fitted to.
+
+    Returns
+    -------
+    SentinelFit
+    float64 array of shape (n_rows, n_sentinels + 1)
+    """
+    leaves, full = leaves_of(forest), full_scores(forest, rows)
+    fit = fit_prefix(
+        leaves,
+        score_values(forest)[leaves.node],
+        RowLeaves(leaves.encode(forest.apply(rows)), full),
+        sentinels=geometric_sentinels(forest.n_trees),
+        weight=near_decision(full, decision_score(forest)),
+    )
+    return prefix_lanes(leaves, fit, with_spread=False), increments(fit.tested, full)
+
+
+def count_increments(forest: Forest, fit: SentinelFit, rows: NDArray[Any]) -> FloatArray:
+    """Return the increments of rows as they come out at run time; shape (n_rows, n_sentinels + 1)."""
+    return increments(read_estimates(fit, forest.apply(rows)), full_scores(forest, rows))
