@@ -198,7 +198,7 @@ def judge(
     """Calibrate on a draw, and return what is true of the pool."""
     method = "auto" if cell.method == BEFORE else cell.method
     may_refit = (
-        patch("scurry.verbs.early_exit.can_refit", return_value=False) if cell.method == BEFORE else nullcontext()
+        patch("scurry.verbs.early_exit.try_sentinels", return_value=False) if cell.method == BEFORE else nullcontext()
     )
     try:
         with may_refit:

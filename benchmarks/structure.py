@@ -77,6 +77,7 @@ LATER = (
     "verbs.planners.by_values",
     "verbs.planners.score_map",
     "verbs.planners.sentinel_scores",
+    "verbs.planners.speed",
     "verbs.training_rows",
     "verbs.watch",
 )
@@ -88,7 +89,7 @@ LATER_WORK = {
     },
     "verbs/planners/by_scores.py": {
         "can_refit": "whether estimates at sentinels are possible",
-        "explain_speed": "whether saved trees save time",
+        "try_sentinels": "whether they are tried",
     },
 }
 _DIRECTIVES = ("noqa", "type:", "fmt:", "pragma:", "ruff:", "mypy:")

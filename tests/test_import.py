@@ -85,10 +85,23 @@ class TestNumpyAlone:
                 'a Frame needs narwhals: pip install "scurry[frames]"',
             ),
             ("from scurry.cli import main; main([])", 'the scurry command needs typer: pip install "scurry[cli]"'),
+            (
+                "import scurry; scurry.batch.score('rows.parquet', 'model.scurry', 'answers.parquet')",
+                'reading files needs pyarrow: pip install "scurry[batch]"',
+            ),
+            (
+                "import scurry; scurry.serving.serve(scurry.load('v2-forest.scurry'))",
+                'serving needs uvicorn: pip install "scurry[serve]"',
+            ),
+            (
+                "from scurry.skops import load_estimator; load_estimator(b'', (), 'a front', '')",
+                'a front needs skops: pip install "scurry[skops]"',
+            ),
         ],
     )
     def test_what_is_missing_is_named(self, statement, message):
         program = f"import runpy, sys; sys.meta_path.insert(0, runpy.run_path({str(NUMPY_ALONE)!r})['Blocker']()); "
+        statement = statement.replace("v2-forest", str(TOP / "tests" / "golden" / "format" / "v2-forest"))
         result = self.run("-c", program + statement)
         assert result.returncode != 0
         assert result.stderr.splitlines()[-1].endswith(f"rror: {message}")

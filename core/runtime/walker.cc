@@ -222,6 +222,21 @@ void Walker::index_for_all(Scratch& scratch) const {
   scratch.block.n_walked = Sliced::kTopLevels;
 }
 
+void Walker::load_ranks(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch) const {
+  constexpr std::size_t kLotBytes = 24 * 1024;
+  const RankedColumns& by = *ranked();
+  const std::size_t padded = round_up(n, kChunk), stride = padded + kChunk, lot = rows_in(kLotBytes);
+  std::uint8_t* ranks = grow_to(scratch.ranks, stride * by.size());
+  bool has_missing = false;
+  for (std::size_t at = 0; at < n; at += lot) {
+    const std::size_t n_loaded = std::min(lot, n - at);
+    load(rows, first + at, n_loaded, scratch, 0, n_loaded);
+    has_missing |= scratch.block.has_missing;
+    by.rank(scratch.block, columns().stride(), ranks + at, stride);
+  }
+  scratch.block = {nullptr, nullptr, 0, padded, has_missing, {ranks, stride, by.size()}};
+}
+
 void Walker::make_ranks(const RankedColumns& by, Scratch& scratch) const {
   const std::size_t stride = scratch.block.n + kChunk;  // padded for the same reason
   std::uint8_t* ranks = grow_to(scratch.ranks, stride * by.size());

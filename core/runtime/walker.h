@@ -85,6 +85,9 @@ class Walker {
   void index_columns(Scratch& scratch) const;
   // The same for walks through all trees by all rows, whose top levels may then be sliced.
   void index_for_all(Scratch& scratch) const;
+  // Makes the block of rows [first, first + n) with nothing but their ranks, if there are any: a few rows at a time, whose
+  // keys stay in the nearest cache and are not kept.
+  void load_ranks(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch) const;
   // Makes the copy of keys, which alone helps descend().
   void index_keys(Scratch& scratch) const;
   // payload[row] of the leaf each row of the block reaches in a tree.

@@ -87,7 +87,7 @@ def ranked():
     table = pd.DataFrame(rng.normal(size=(SIZES.sum(), 3)), columns=["a", "b", "c"])
     model = GradientBoostingRegressor(n_estimators=30, random_state=0).fit(table[:800], (table.a * table.b)[:800])
     queries = np.repeat(np.arange(len(SIZES)), SIZES)
-    fast = scurry.early_exit(model, table, groups=queries, promise=TopK(3, 0.05))
+    fast = scurry.early_exit(model, table, groups=queries, promise=TopK(3, 0.05), method="sentinels")
     expected = fast.run(table, groups=queries)
     assert expected.mean_trees < 25
     return fast, table.assign(query=[f"q{query}" for query in queries]), expected

@@ -227,7 +227,9 @@ def test_estimates_at_sentinels_and_gaps_of_documents():
     assert {(t, low) for t, low in zip(found.trees, found.low, strict=True) if np.isfinite(low)} <= starts
     ranker = GradientBoostingRegressor(n_estimators=20, random_state=0).fit(X_EXITS[:500], X_EXITS[:500, 0])
     queries = np.arange(len(X_EXITS) - 500) // 5
-    ranks = scurry.early_exit(ranker, X_EXITS[500:], groups=queries, promise=scurry.promises.TopK(1, 0.3))
+    ranks = scurry.early_exit(
+        ranker, X_EXITS[500:], groups=queries, promise=scurry.promises.TopK(1, 0.3), method="sentinels"
+    )
     drawn = EarlyExitDisplay.from_predictor(ranks).ax_.collections[0].get_segments()
     np.testing.assert_allclose([low for (_, low), _ in drawn], ranks.plan.stop.regions(ranks.forest).gap)
     values = scurry.early_exit(ranker, X_EXITS[500:], promise=scurry.promises.Values(0.3, 0.1))

@@ -129,6 +129,12 @@ def make(model, **options):
     return EarlyExitRanker(model, **options)
 
 
+@pytest.fixture
+def documents_leave(monkeypatch):
+    """Let documents leave small models too, where evaluating all trees takes less time."""
+    monkeypatch.setattr("scurry.verbs.planners.by_ranks.explain_speed", lambda *_: "")
+
+
 @pytest.mark.parametrize(
     "model",
     [
@@ -139,6 +145,7 @@ def make(model, **options):
     ],
     ids=lambda model: type(model).__name__,
 )
+@pytest.mark.usefixtures("documents_leave")
 def test_it_ranks_as_its_estimator_with_fewer_trees(ranked, model):
     X, y, queries = ranked
     new = queries >= 500
@@ -189,6 +196,7 @@ def test_sizes_names_frames_and_numbers_give_the_same_answers(ranked, tmp_path):
     assert "another top 4 than the model's" in str(fast.summary())
 
 
+@pytest.mark.usefixtures("documents_leave")
 def test_rankers_a_budget_given_later_calibrates_again(ranked):
     X, y, queries = ranked
     model = GradientBoostingRegressor(n_estimators=40, random_state=0).fit(X[:1600], y[:1600])

@@ -42,7 +42,9 @@ def by_values(data, regressor):
 def by_ranks(data, regressor):
     """An early exit of a ranker, the test rows, their relevance and their queries."""
     queries = np.arange(1000) // 10
-    fast = scurry.early_exit(regressor, data["cal"][0], groups=queries, promise=scurry.promises.TopK(3, 0.2))
+    fast = scurry.early_exit(
+        regressor, data["cal"][0], groups=queries, promise=scurry.promises.TopK(3, 0.2), method="sentinels"
+    )
     X, _ = data["test"]
     return fast, X, (X[:, 0] * X[:, 1]).clip(0, 4).round(), queries
 

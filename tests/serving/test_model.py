@@ -334,7 +334,7 @@ def test_the_rows_of_a_request_are_one_query():
     X = rng.normal(size=(6000, 4)).astype(np.float32)
     regressor = LGBMRegressor(n_estimators=60, verbose=-1).fit(X[:2000], X[:2000, 0] + X[:2000, 1] * X[:2000, 2])
     promise, queries = scurry.promises.TopK(3, 0.05), np.arange(4000) // 20
-    fast = scurry.early_exit(regressor, X[2000:], groups=queries, promise=promise, random_state=0)
+    fast = scurry.early_exit(regressor, X[2000:], groups=queries, promise=promise, method="sentinels")
     assert fast.plan.ranks_groups
     model = ServedModel(fast)
     answer = score(model, matrix(ROWS), ["prediction", "trees"])

@@ -76,6 +76,15 @@ class StopRule(ABC):
         """Whether trees vote, so that a row evaluated in full gets the label of the full vote."""
         return False
 
+    @property
+    def tested_by(self) -> str:
+        """How rows are tested: by "sums" or their "bins" after every tree, at "sentinels", or by bounds of "cells"."""
+        return "sums"
+
+    def mean_comparisons(self, trees: NDArray[np.integer]) -> float:
+        """Return how often a row is compared with other rows, given how many trees rows evaluate."""
+        return 0.0
+
     def node_weights(self, forest: Forest) -> NDArray[np.float64]:
         """Return how many times each node counts, shape (n_nodes,); empty if all count once."""
         return np.empty(0)
@@ -290,6 +299,11 @@ class ExitRule(SumRule):
             raise InputError("piece_edges must rise after each number of trees")
         if sides.max(initial=0) > ExitSide.FULL:
             raise InputError(f"piece_sides must be from 0 to {int(ExitSide.FULL)}, got {sides.max()}")
+
+    @property
+    def tested_by(self) -> str:
+        """Bins, if it has pieces."""
+        return "bins" if len(self.piece_edges) else "sums"
 
     def check(self, forest: Forest) -> None:
         """Raise an error unless this rule can stop `forest`."""

@@ -41,6 +41,11 @@ class _LaneRule(StopRule):
         "offset": np.float64,
     }
 
+    @property
+    def tested_by(self) -> str:
+        """At sentinels."""
+        return "sentinels"
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SentinelRule(_LaneRule):
@@ -280,6 +285,10 @@ class TopKRule(_LaneRule):
         """Return the rule by which no document leaves before the last tree."""
         return replace(self, limits=np.full_like(self.limits, np.inf))
 
+    def mean_comparisons(self, trees: NDArray[np.integer]) -> float:
+        """Return at how many sentinels a document is compared with others of its query."""
+        return float(np.searchsorted(self.sentinels, trees, side="right").mean())
+
 
 MAX_ROUTER_DEPTH = 64  # `core/calibrate/router.h` has the same number
 _MAX_PLACES = 1 << 26  # cells times trees: 12 bytes each when the rule runs
@@ -325,6 +334,11 @@ class CellRule(StopRule):
         "left": np.int32,
         "right": np.int32,
     }
+
+    @property
+    def tested_by(self) -> str:
+        """By bounds of cells."""
+        return "cells"
 
     def __post_init__(self) -> None:
         check_number("step", self.step, above=0.0)

@@ -110,7 +110,10 @@ class TopKRunner:
 
     def rank(self, rows: NDArray[Any], groups: Any, n_threads: int) -> Run:
         """Return scores that rank the rows of each query, as labels and scores, and how much work they took."""
-        place, offset = _sort_by_query(groups, len(rows))
+        names = _check_groups(groups, len(rows))
+        if len(self.rule.sentinels) == 0:
+            return self._rank_in_full(rows, n_threads)
+        place, offset = _sort_by_query(names)
         # Rows that lie by query already, as they mostly do, are not copied.
         sorted_rows = rows if place is None else rows[place]
         stops, scores = np.empty(len(rows), np.int32), np.empty(len(rows))
@@ -126,6 +129,18 @@ class TopKRunner:
         if place is not None:
             stops[place], scores[place] = stops.copy(), scores.copy()
         return _report(self, rows, n_threads, scores, stops, scores)
+
+    def _rank_in_full(self, rows: NDArray[Any], n_threads: int) -> Run:
+        """Return the model's own scores, if no document may leave."""
+        scores = self.forest.scores(rows, n_threads=n_threads)[:, 0]
+        trees = np.full(len(rows), self.forest.n_trees, np.int32)
+        return Run(
+            labels=scores,
+            trees=trees,
+            reason_codes=np.full(len(rows), COMPLETE, np.uint8),
+            find_scores=lambda: scores,
+            count_steps=lambda: count_tests_in_order(self.forest, rows, n_threads, self.order, trees),
+        )
 
     def _lacks_groups(self) -> InputError:
         return InputError(
@@ -159,8 +174,8 @@ def _lower(forest: Forest, order: NDArray[np.int32], rule: SentinelRule | TopKRu
     return lowered
 
 
-def _sort_by_query(groups: Any, n_rows: int) -> tuple[NDArray[np.intp] | None, NDArray[np.int64]]:
-    """Return where the rows of each query are (None: where they lie), and where queries begin among them."""
+def _check_groups(groups: Any, n_rows: int) -> NDArray[Any]:
+    """Return the query of each row; an error unless all are known."""
     names = np.asarray(groups)
     if names.shape != (n_rows,):
         raise InputError(
@@ -169,6 +184,12 @@ def _sort_by_query(groups: Any, n_rows: int) -> tuple[NDArray[np.intp] | None, N
         )
     if names.dtype.kind == "f" and np.isnan(names).any():
         raise InputError("groups has missing values, so the queries of some rows are not known", argument="groups")
+    return names
+
+
+def _sort_by_query(names: NDArray[Any]) -> tuple[NDArray[np.intp] | None, NDArray[np.int64]]:
+    """Return where the rows of each query are (None: where they lie), and where queries begin among them."""
+    n_rows = len(names)
     begins = np.flatnonzero(names[1:] != names[:-1]) + 1
     starts = np.concatenate([np.zeros(min(n_rows, 1), np.int64), begins])
     try:

@@ -19,17 +19,19 @@ from scurry.verbs.planners.by_class import plan_by_accuracy, plan_by_class
 from scurry.verbs.planners.by_ranks import plan_by_ranks, ranked_by_score
 from scurry.verbs.planners.by_scores import (
     SCORE_METHODS,
-    can_refit,
     explain_choice,
     keep_if_worth_it,
+    least_spent,
     plan_by_scores,
     spent_by,
     split_to_choose,
     split_to_fit,
+    try_sentinels,
 )
 from scurry.verbs.planners.by_values import plan_by_values, summed
 from scurry.verbs.planners.by_votes import plan_by_votes, plan_without_rows
 from scurry.verbs.planners.score_map import with_quality, with_score_map
+from scurry.verbs.planners.speed import with_speed
 
 
 def early_exit(
@@ -192,7 +194,8 @@ def calibrate(calibration: Calibration) -> Predictor:
         if isinstance(calibration.promise, Cost):
             instead = "; what features cost is promised by scurry.prune(model, X, y, feature_costs=…).at(promise=…)"
         raise InputError(f"early_exit cannot promise {calibration.promise!r}{instead}", argument="promise")
-    return Predictor(calibration.forest, with_score_map(calibration, planner(calibration)))
+    plan = with_speed(calibration, planner(calibration))
+    return Predictor(calibration.forest, with_score_map(calibration, plan))
 
 
 def _rank(calibration: Calibration) -> Predictor:
@@ -231,19 +234,19 @@ def _choose_plan(calibration: Calibration) -> Plan:
     may_vote = forest.aggregation == "vote" and forest.n_classes == 2
     if may_vote and options.keep_scores is None and options.cost_unit == "trees":
         methods.append("minimean")
-    if forest.n_classes == 2 and can_refit(forest):
+    if try_sentinels(forest):
         methods.append("sentinels")
     if options.is_promised:
         choosing, certifying = split_to_choose(calibration)
         spent = {method: spent_by(_try_plan(method, choosing)) for method in methods}
-        best = min(spent, key=lambda method: spent[method])  # the first if so few rows do not tell
+        best = least_spent(spent)  # the first if so few rows do not tell
         plan, where = _plan_by(best, certifying), "rows that fitted none of them"
         if best == "sentinels":  # the rows that certify have no labels there, so that no method can look at them
             plan = with_quality(calibration, split_to_fit(calibration)[2], plan)
     else:
         plans = {method: _plan_by(method, calibration) for method in methods}
         spent = {method: spent_by(plan) for method, plan in plans.items()}
-        best = min(spent, key=lambda method: spent[method])
+        best = least_spent(spent)
         plan, where = plans[best], "the rows that fitted them"
     if plan.certificate is None:
         return plan

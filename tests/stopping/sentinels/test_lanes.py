@@ -25,6 +25,7 @@ from scurry.stopping.sentinels.lanes import (
     prefix_family,
     prefix_lanes,
     read_estimates,
+    spaced_sentinels,
     spread_unit,
 )
 from scurry.stopping.sentinels.prefix import fit_prefix
@@ -224,7 +225,7 @@ def test_golden_stops_of_averages(case):
     n_rows, n_trees = tree_values.shape
     # Every row has leaves of its own. The prior is the golden case's, not that of these rows.
     values, nodes = tree_values.ravel(), np.arange(n_rows * n_trees).reshape(n_rows, n_trees)
-    family = mean_family(values, nodes, tree_values.mean(axis=1), case["eps"])
+    family = mean_family(values, nodes, tree_values.mean(axis=1), case["eps"], np.arange(2, n_trees))
     unit = values.max() / family.fit.lanes[values.argmax(), 0]
     square_unit = unit**2 / (family.fit.square[0] * family.fit.sentinels[0])
     family.known[:] = case["prior_weight"] * case["prior_variance"] / square_unit
@@ -295,3 +296,34 @@ def test_where_a_link_is_flat_larger_errors_of_the_score_are_allowed():
     middle = np.searchsorted(family.fit.edges[0] * family.fit.scale[0] + family.fit.offset[0], 0.0)
     assert room.argmin() in range(middle - 2, middle + 3)
     assert room.max() / room.min() == pytest.approx(0.08**-2, rel=0.01)
+
+
+def test_some_sentinels_of_a_fit_stop_as_they_did():
+    rng = np.random.default_rng(3)
+    leaves = stumps([4] * 20)
+    values = rng.normal(size=80)
+    rows, new = (rows_of(leaves, rng.integers(0, 4, (500, 20)).tolist(), values) for _ in range(2))
+    fit = fit_prefix(leaves, values, rows, sentinels=np.array([3, 8, 14]))
+    nodes, rule = nodes_of(leaves, new), prefix_family(leaves, fit, 1.0).fit
+    # At each sentinel, the rows with the highest estimates stop.
+    edges = [np.quantile(total, [0.7]).astype(np.int64) for total, _ in rule.sums(nodes)]
+    rule = replace(rule, edges=edges, limits=[np.array([-np.inf, np.inf])] * 3)
+    kept = rule.keep(np.array([0, 2]))
+    assert kept.lanes.shape[1] == 3  # two estimates and the spread
+    for at, (total, spread) in zip((0, 2), kept.sums(nodes), strict=True):
+        expected = list(rule.sums(nodes))[at]
+        np.testing.assert_array_equal(total, expected[0])
+        np.testing.assert_array_equal(spread, expected[1])
+    all_stops, stops = rule.stop(nodes), kept.stop(nodes)
+    for before, after in ((0, 0), (2, 1)):
+        at_this = all_stops.sentinel == before
+        assert at_this.any()
+        np.testing.assert_array_equal(stops.sentinel[at_this], after)
+        np.testing.assert_array_equal(stops.estimate[at_this], all_stops.estimate[at_this])
+
+
+@pytest.mark.parametrize("n_trees", [1, 2, 3, 100])
+def test_spaced_sentinels_rise_below_the_number_of_trees(n_trees):
+    sentinels = spaced_sentinels(n_trees)
+    assert (np.diff(sentinels) > 0).all()
+    assert len(sentinels) == 0 if n_trees < 3 else 2 <= sentinels[0] < sentinels[-1] + 1 <= n_trees

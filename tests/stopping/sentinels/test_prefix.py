@@ -23,6 +23,7 @@ from scurry.stopping.sentinels.prefix import (
     geometric_sentinels,
     order_trees,
     placed_sentinels,
+    worthwhile_sentinels,
 )
 from support.stumps import rows_of, stumps
 
@@ -297,3 +298,23 @@ def test_smoothing_is_that_of_a_recursion(forest):
         return (total + 8.0 * mean(forest.parent[node])) / (count + 8.0)
 
     assert np.allclose(found, [mean(node) for node in leaves.node], rtol=1e-12)
+
+
+def test_sentinels_are_left_out_while_that_saves_time_and_costs_few_trees():
+    sentinels = np.array([6, 10, 16, 24, 34, 46, 60])
+    stops = np.array([600, 50, 50, 25, 10, 10, 10, 245])
+
+    def keep(test_cost):
+        return worthwhile_sentinels(sentinels, stops, n_trees=200, test_cost=test_cost)
+
+    def trees(kept):
+        at = np.searchsorted(kept, np.arange(7))  # where a row stops that stopped there before
+        return stops @ np.append(np.append(sentinels[kept], 200)[at], 200)
+
+    kept = [keep(cost) for cost in (0.0, 1.0, 12.0)]
+    assert len(kept[0]) >= len(kept[1]) >= len(kept[2]) >= 1
+    assert 0 in kept[2]
+    assert len(kept[2]) < 7
+    assert all(trees(one) <= 1.05 * trees(np.arange(7)) for one in kept)
+    # Nobody stops at the second, which then costs tests alone.
+    assert worthwhile_sentinels(np.array([5, 9]), np.array([9, 0, 1]), n_trees=20, test_cost=0.1).tolist() == [0]

@@ -34,7 +34,7 @@ def test_the_certificate_counts_what_happens(ranked, keep):
     """Queries that certify are those that did not fit; on them, the plan changes as many as it says."""
     model, X, queries = ranked
     promise = TopK(5, 0.05, keep=keep)
-    fast = scurry.early_exit(model, X, groups=queries, promise=promise)
+    fast = scurry.early_exit(model, X, groups=queries, promise=promise, method="sentinels")
     certificate, measured = fast.certificate, fast.certificate.measured
     assert (fast.promise, certificate.unit, certificate.n_rows) == (promise, "group", 150)
     assert measured.mean_documents == N_DOCUMENTS
@@ -56,7 +56,8 @@ def test_sets_save_more_and_fit_rows_leave_more_queries(ranked):
     trees = {}
     for keep in ("order", "set"):
         promise = TopK(5, 0.05, keep=keep)
-        trees[keep] = scurry.early_exit(model, X, groups=queries, promise=promise).certificate.measured.mean_trees
+        fast = scurry.early_exit(model, X, groups=queries, promise=promise, method="sentinels")
+        trees[keep] = fast.certificate.measured.mean_trees
     assert trees["set"] < trees["order"]
     fitted = scurry.early_exit(model, X[2500:], X_fit=X[:2500], groups=queries[2500:], promise=TopK(5, 0.05))
     assert (fitted.certificate.n_rows, fitted.certificate.n_fit_rows) == (160, 2500)
@@ -126,7 +127,7 @@ def test_classifiers_and_links_rank_by_their_scores(ranked):
     _, X, queries = ranked
     promise, target = TopK(5, 0.05), np.where(X[:2500, 0] + X[:2500, 1] > 0, "yes", "no")
     model = GradientBoostingClassifier(n_estimators=40, random_state=0).fit(X[:2500], target)
-    fast = scurry.early_exit(model, X[2500:], groups=queries[2500:], promise=promise)
+    fast = scurry.early_exit(model, X[2500:], groups=queries[2500:], promise=promise, method="sentinels")
     assert "ranked by the score of class 'yes'; answers are scores, not classes" in str(fast.summary())
     run, full = fast.run(X, groups=queries), model.decision_function(X)
     assert run.mean_trees < 0.8 * 40
@@ -143,3 +144,21 @@ def test_rows_to_fit_need_no_queries_as_long_as_the_others(ranked):
     fast = scurry.early_exit(model, X, groups=short, promise=TopK(5, 0.05))
     assert fast.certificate.n_broken <= 4  # all other queries are shorter than k, and nobody leaves them
     assert fast.certificate.measured.mean_trees > 0.9 * 60
+
+
+def test_documents_stay_where_comparing_them_saves_no_time(ranked, tmp_path):
+    """60 small trees take less time than comparing documents: "auto" evaluates all of them, and says so."""
+    model, X, queries = ranked
+    fast = scurry.early_exit(model, X, groups=queries, promise=TopK(5, 0.05))
+    assert len(fast.plan.stop.sentinels) == 0
+    assert "no document leaves; documents need" in str(fast.summary())
+    assert "takes no longer in batches" in str(fast.summary())
+    assert (fast.certificate.n_broken, fast.certificate.measured.mean_trees) == (0, 60.0)
+    fast.save(tmp_path / "all.scurry")
+    for predictor in (fast, scurry.load(tmp_path / "all.scurry")):
+        run = predictor.run(X, groups=queries)
+        np.testing.assert_array_equal(run.scores, fast.forest.predict(X))
+        assert run.complete.all()
+    asked_for = scurry.early_exit(model, X, groups=queries, promise=TopK(5, 0.05), method="sentinels")
+    assert len(asked_for.plan.stop.sentinels) > 0
+    assert "takes no longer in batches" in str(asked_for.summary())

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from lightgbm import LGBMClassifier, LGBMRegressor
+from lightgbm import LGBMClassifier
 from sklearn.ensemble import (
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
@@ -12,7 +12,7 @@ from xgboost import XGBClassifier
 
 import scurry
 from scurry.errors import InputError
-from scurry.verbs.planners.by_scores import can_refit, explain_speed
+from scurry.verbs.planners.by_scores import can_refit
 from scurry.verbs.planners.sentinel_scores import full_scores, link_of, score_values
 
 N = 900
@@ -120,16 +120,3 @@ def test_other_models_are_refused(rows, n_classes):
     model = RandomForestClassifier(5, random_state=0) if n_classes == 2 else LGBMClassifier(n_estimators=5, verbose=-1)
     with pytest.raises(InputError, match="boosted trees with two classes"):
         scurry.early_exit(model.fit(X[:N], labels[:N]), X[N:], method="sentinels", max_disagreement=0.02)
-
-
-def test_plans_that_save_no_time_say_so(rows):
-    X, y = rows
-    forest = scurry.from_model(models()["lightgbm"].fit(X[:N], y[:N]))
-    assert forest.engine.loop == "sliced"
-    assert explain_speed(forest, 40.0) == ""
-    assert "rows need 60.0 of 80 trees, and evaluating all of them takes no longer" in explain_speed(forest, 60.0)
-    regressor = scurry.from_model(LGBMRegressor(n_estimators=30, verbose=-1, n_jobs=1).fit(X[:N], X[:N, 0] * X[:N, 1]))
-    precise = scurry.early_exit(regressor, X[N:4000], X_fit=X[4000:], promise=scurry.promises.Values(1e-4))
-    assert "takes no longer" in str(precise.summary())
-    rough = scurry.early_exit(regressor, X[N:4000], X_fit=X[4000:], promise=scurry.promises.Values(0.5))
-    assert "takes no longer" not in str(rough.summary())

@@ -103,6 +103,23 @@ class SentinelFit:
         """Return the same fit with other limits."""
         return replace(self, limits=limits)
 
+    def keep(self, chosen: NDArray[np.integer]) -> Self:
+        """Return the fit with some of its sentinels, and the lanes that these read; one lane if there are none."""
+        lanes = np.unique(self.lane[chosen]) if len(chosen) else np.zeros(1, np.int64)
+        used = lanes if self.spread_lane == NO_LANE else np.union1d(lanes, self.spread_lane)
+        return replace(
+            self,
+            sentinels=self.sentinels[chosen],
+            lanes=np.ascontiguousarray(self.lanes[:, used]),
+            lane=np.searchsorted(used, self.lane[chosen]),
+            scale=self.scale[chosen],
+            offset=self.offset[chosen],
+            spread_lane=NO_LANE if self.spread_lane == NO_LANE else int(np.searchsorted(used, self.spread_lane)),
+            square=self.square[chosen],
+            edges=[self.edges[at] for at in chosen],
+            limits=[self.limits[at] for at in chosen],
+        )
+
     def sums(self, nodes: NDArray[np.integer]) -> Iterator[tuple[NDArray[np.int64], FloatArray]]:
         """Yield the sum of the estimate's lane and the spread of rows at each sentinel.
 
@@ -278,6 +295,7 @@ def label_rule(fit: SentinelFit, thresholds: MarginFit) -> SentinelFit:
 CAUTIONS = np.geomspace(8.0, 0.25, 121)
 _N_BINS = 64
 _PRIOR_TREES = 2.0
+_GAP = 0.15  # between sentinels, of the trees before
 _LEAST_SLOPE = 0.08  # of the largest: where a link is flat, an error in the score could hide there and grow elsewhere
 
 
@@ -403,8 +421,31 @@ def _link_bins(
     return edges, np.maximum(slope, max(_LEAST_SLOPE * slope.max(), np.finfo(np.float64).tiny))
 
 
-def mean_family(values: FloatArray, nodes: NDArray[np.integer], target: FloatArray, max_error: float) -> ValueFamily:
-    """Return the family for trees that are averaged, with a sentinel after every tree from the second on.
+def spaced_sentinels(n_trees: int) -> NDArray[np.int64]:
+    """Return sentinels for trees that are averaged: after the second, and ever further apart.
+
+    A test takes as long as a small tree. Rows that are tested less often evaluate a few trees in vain, but have fewer
+    chances to stop by mistake, so that the rule may be bolder: they need no more trees than with a test after each.
+
+    Examples
+    --------
+    >>> spaced_sentinels(60).tolist()
+    [2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 21, 24, 28, 32, 37, 43, 49, 56]
+    """
+    sentinels = [2]
+    while (following := max(sentinels[-1] + 1, round(sentinels[-1] * (1 + _GAP)))) < n_trees:
+        sentinels.append(following)
+    return np.array([at for at in sentinels if at < n_trees], np.int64)
+
+
+def mean_family(
+    values: FloatArray,
+    nodes: NDArray[np.integer],
+    target: FloatArray,
+    max_error: float,
+    sentinels: NDArray[np.int64] | None = None,
+) -> ValueFamily:
+    """Return the family for trees that are averaged.
 
     Parameters
     ----------
@@ -416,21 +457,24 @@ def mean_family(values: FloatArray, nodes: NDArray[np.integer], target: FloatArr
         The full model's value of each fitting row.
     max_error : float
         How far an estimate may be from the full value.
+    sentinels : int64 array of shape (n_sentinels,), optional
+        Rising numbers of trees, at least 2; `spaced_sentinels` by default.
 
     Returns
     -------
     ValueFamily
     """
     n_rows, n_trees = nodes.shape
-    sentinels = np.arange(2, n_trees)
-    slope, intercept = np.ones(len(sentinels)), np.zeros(len(sentinels))
+    sentinels = spaced_sentinels(n_trees) if sentinels is None else sentinels
+    lines: list[tuple[float, float]] = []
     total, squares = np.zeros(n_rows), np.zeros(n_rows)
     for tree in range(n_trees):
         seen = values[nodes[:, tree]]
         total += seen
         squares += seen * seen
-        if 2 <= tree + 1 < n_trees:
-            slope[tree - 1], intercept[tree - 1] = fit_line(total / (tree + 1), target)
+        if len(lines) < len(sentinels) and tree + 1 == sentinels[len(lines)]:
+            lines.append(fit_line(total / (tree + 1), target))
+    slope, intercept = np.array(lines).reshape(-1, 2).T
     variance = float(np.maximum(squares - total * total / n_trees, 0.0).mean()) / max(n_trees - 1, 1)
     unit, square_unit = (
         power_unit(float(np.abs(each).max(initial=0.0)), n_trees) for each in (values, values * values)

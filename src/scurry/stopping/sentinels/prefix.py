@@ -136,6 +136,8 @@ _RIDGE = 2.0  # rows that every leaf has besides its own, with a residual of 0
 _SMOOTHING = 8.0  # rows by which the spread of a node is drawn towards its parent's
 _N_FOLDS = 3
 _FEW_STOPS = 0.01
+_MORE_TREES = 0.05  # that fewer sentinels may cost
+_LANE_COST = 0.09  # of adding a leaf to one sum more, in trees
 _LARGEST_DEVIATION = 25.0  # squared and in units of the mean: one far row must not decide about a leaf
 
 
@@ -233,6 +235,58 @@ def placed_sentinels(sentinels: NDArray[np.int64], stops: NDArray[np.integer]) -
     placed = np.interp(reached[-1] * np.arange(1, n_placed + 1) / n_placed, reached, ends)
     wanted = np.concatenate([np.rint(placed), sentinels[last : last + 2]]).astype(np.int64)
     return np.unique(wanted[wanted >= 1])
+
+
+def worthwhile_sentinels(
+    sentinels: NDArray[np.int64], stops: NDArray[np.integer], *, n_trees: int, test_cost: float
+) -> NDArray[np.intp]:
+    """Return which sentinels to keep, given how many rows stop at each, and last how many do not.
+
+    A sentinel where few rows stop takes more time than they save. Those whose absence saves most are left out one by
+    one, as long as rows need hardly more trees than with all of them: a row then stops at the next.
+
+    Parameters
+    ----------
+    sentinels : int64 array of shape (n_sentinels,)
+    stops : int array of shape (n_sentinels + 1,)
+    n_trees : int
+        Of the model.
+    test_cost : float
+        What testing a row takes, in trees.
+
+    Returns
+    -------
+    int array of shape (n_kept,)
+
+    Examples
+    --------
+    >>> worthwhile_sentinels(np.array([6, 10, 16, 24]), np.array([60, 5, 1, 2, 32]), n_trees=200, test_cost=12.0)
+    array([0, 3])
+    """
+    kept = np.arange(len(sentinels))
+    trees_of_all, time = _spend(sentinels, stops, kept, n_trees, test_cost)
+    most = (1 + _MORE_TREES) * trees_of_all
+    while len(kept) > 1:
+        fewer = [np.delete(kept, at) for at in range(len(kept))]
+        spent = [_spend(sentinels, stops, these, n_trees, test_cost) for these in fewer]
+        times = [one if trees <= most else np.inf for trees, one in spent]
+        best = int(np.argmin(times))
+        if times[best] >= time:
+            break
+        kept, time = fewer[best], times[best]
+    return kept
+
+
+def _spend(
+    sentinels: NDArray[np.int64], stops: NDArray[np.integer], kept: NDArray[np.intp], n_trees: int, test_cost: float
+) -> tuple[float, float]:
+    """Return the trees that rows need with the sentinels kept, and what they take in all; both summed over rows."""
+    upto = np.cumsum(stops)
+    stopped = np.diff(upto[kept], prepend=0)  # at each that is kept
+    reach = upto[-1] - np.concatenate([[0], upto[kept[:-1]]])
+    trees = float(stopped @ sentinels[kept] + (upto[-1] - upto[kept[-1]]) * n_trees)
+    adds = np.diff(sentinels[kept], prepend=0) * np.arange(len(kept), 0, -1)  # trees times lanes
+    return trees, trees + float(reach @ (test_cost + _LANE_COST * adds))
 
 
 def order_trees(

@@ -17,17 +17,19 @@ from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest
 from scurry.plan import Plan
 from scurry.predictor import Predictor
-from scurry.promises import Outcomes, RankMeasurement, TopK, find_places
+from scurry.promises import Certificate, Outcomes, RankMeasurement, TopK, find_places
 from scurry.runners.rules import rank_plan
 from scurry.runners.runner import Run
 from scurry.stopping.guarantee import InMemory, certified_rate, rate_p_value, rows_needed
 from scurry.stopping.sentinels.lanes import SentinelFit, near_decision, prefix_lanes
-from scurry.stopping.sentinels.prefix import RowLeaves, even_sentinels, fit_prefix
+from scurry.stopping.sentinels.prefix import RowLeaves, even_sentinels, fit_prefix, worthwhile_sentinels
 from scurry.verbs.options import Calibration, ExitOptions
 from scurry.verbs.planners.by_scores import can_refit
 from scurry.verbs.planners.sentinel_scores import full_scores, leaves_of, score_values
+from scurry.verbs.planners.speed import explain_speed, test_cost
 
 CAUTIONS = np.geomspace(8.0, 0.25, 121)
+_EVERY = 8  # of the cautions, that show where documents leave
 _N_DIVIDING = 32
 FloatArray = NDArray[np.float64]
 
@@ -99,7 +101,7 @@ def plan_by_ranks(calibration: Calibration) -> Plan:
     n_tests = n_queries - n_fit
     if n_tests == 0 or rate_p_value(0, n_tests, promise.max_changed) > 1 - promise.confidence:
         raise _infeasible(calibration, promise, 0, n_tests)
-    fit, sigma = _fit(calibration, promise, fitting)
+    fit, sigma = _choose_sentinels(forest, promise, fitting, *_fit(calibration, promise, fitting))
     best: tuple[float, Run, int] | None = None
     for caution in CAUTIONS:
         run = Predictor(forest, rank_plan(fit, promise, caution * sigma)).run(testing.rows, groups=testing.query)
@@ -125,7 +127,37 @@ def plan_by_ranks(calibration: Calibration) -> Plan:
         n_fit_rows=len(fitting.rows if calibration.fit_rows is None else calibration.fit_rows),
         measured=measured,
     )
-    return replace(rank_plan(fit, promise, caution * sigma), certificate=certificate)
+    plan = replace(rank_plan(fit, promise, caution * sigma), certificate=certificate)
+    slow = explain_speed(forest, plan, run.trees)
+    if slow and calibration.options.method == "auto":
+        said = f"no document leaves; {slow.replace('rows', 'documents', 1)}"
+        return _evaluate_all(forest, promise, fit, certificate, said)
+    return replace(plan, certificate=replace(certificate, why=slow))
+
+
+def _choose_sentinels(
+    forest: Forest, promise: TopK, fitting: Queries, fit: SentinelFit, sigma: FloatArray
+) -> tuple[SentinelFit, FloatArray]:
+    """Leave out the sentinels that take more time than they save, as the queries that fitted the rule show."""
+    best: Run | None = None
+    for caution in CAUTIONS[::_EVERY]:
+        run = Predictor(forest, rank_plan(fit, promise, caution * sigma)).run(fitting.rows, groups=fitting.query)
+        n_broken = fitting.count_changed(promise, run.scores)
+        if best is not None and n_broken > promise.max_changed * len(np.unique(fitting.query)):
+            break
+        best = run
+    assert best is not None
+    stops = np.bincount(np.searchsorted(fit.sentinels, best.trees), minlength=len(fit.sentinels) + 1)
+    kept = worthwhile_sentinels(fit.sentinels, stops, n_trees=forest.n_trees, test_cost=test_cost(forest))
+    return fit.keep(kept), sigma[kept]
+
+
+def _evaluate_all(forest: Forest, promise: TopK, fit: SentinelFit, certificate: Certificate, why: str) -> Plan:
+    """Return the plan by which no document leaves, because comparing them takes more time than it saves."""
+    assert isinstance(certificate.measured, RankMeasurement)
+    measured = replace(certificate.measured, changed=0.0, mean_trees=float(forest.n_trees))
+    certificate = replace(certificate, n_broken=0, measured=measured, why=why)
+    return replace(rank_plan(fit.keep(np.empty(0, np.intp)), promise, np.empty(0)), certificate=certificate)
 
 
 def _check_asked(forest: Forest, promise: TopK, calibration: Calibration) -> None:

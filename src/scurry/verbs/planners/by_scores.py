@@ -42,10 +42,6 @@ from scurry.verbs.options import Calibration, CheckedRows
 from scurry.verbs.planners.score_map import with_quality
 from scurry.verbs.planners.sentinel_scores import count_increments, fit_labels
 
-# The share of trees from which on evaluating all of them takes no longer, by loop: extrapolated from plans that
-# evaluate 30 to 50 % of them (benchmarks/plan_speed.py).
-_BREAK_EVEN = {"sliced": 0.65, "walked": 0.9}
-
 
 def can_refit(forest: Forest) -> bool:
     """Return whether estimates of the full score can be fitted to the first trees: they must add up to one score."""
@@ -55,11 +51,12 @@ def can_refit(forest: Forest) -> bool:
     return forest.aggregation == "sum" and forest.n_outputs <= 2 and forest.n_classes <= 2 and largest <= MAX_LEAVES
 
 
-def explain_speed(forest: Forest, mean_trees: float) -> str:
-    """Return what a certificate says of a plan that saves trees but no time; nothing if it saves both."""
-    if mean_trees < _BREAK_EVEN.get(forest.engine.loop, 1.0) * forest.n_trees:
-        return ""
-    return f"rows need {mean_trees:.1f} of {forest.n_trees} trees, and evaluating all of them takes no longer"
+def try_sentinels(forest: Forest) -> bool:
+    """Return whether `method="auto"` tries sentinels: not in symmetric trees, where they take more time than all trees.
+
+    Several sums for each row are more work there than the trees (`scurry.verbs.planners.speed`).
+    """
+    return forest.n_classes == 2 and can_refit(forest) and forest.engine.loop != "symmetric"
 
 
 def check_refit(forest: Forest) -> None:
@@ -79,6 +76,9 @@ _AMOUNTS = np.concatenate([[0.0], np.geomspace(1e-3, 10.0, 120)])
 _FIT_SHARE = 0.3  # of the promised rate, spent by the fit
 _BOLD_SHARES = (0.45, 0.6, 0.8, 1.0, 1.3, 2.0)  # spent by the fits that follow where rows allow
 WORTH_IT = 0.9  # below this share of trees saved, the full evaluation's simpler loop is as fast
+# Sentinels are taken also if they spend so much more than the best on rows that compare methods. They have few
+# thresholds. An order with a threshold after every tree fits its rows better, and has to be widened more on others.
+_CLOSE = 1.1
 _BIN_WIDTH = 0.1  # Fan's, in units of the score
 _MIN_BIN_ROWS = 5  # bins of fewer rows show no deviation, and would stop rows at any gamma
 _COMPARING_ROWS = "rows that fitted none of them"
@@ -514,7 +514,7 @@ def methods_for(calibration: Calibration) -> list[str]:
     if options.method != "auto":
         return [options.method]
     forest = calibration.forest
-    return ["qwyc", "natural", "sentinels"] if forest.n_classes == 2 and can_refit(forest) else ["qwyc", "natural"]
+    return ["qwyc", "natural", "sentinels"] if try_sentinels(forest) else ["qwyc", "natural"]
 
 
 def choose_method(calibration: Calibration, rate: float) -> tuple[str, str]:
@@ -528,7 +528,13 @@ def choose_method(calibration: Calibration, rate: float) -> tuple[str, str]:
         return methods[0], ""
     choosing, _ = split_to_choose(replace(calibration, promise=Labels(rate, confidence=calibration.promise.confidence)))
     spent = {method: spent_by(try_plan(choosing, method)) for method in methods}
-    return min(spent, key=lambda method: spent[method]), explain_choice(calibration.options.cost_unit, spent)
+    return least_spent(spent), explain_choice(calibration.options.cost_unit, spent)
+
+
+def least_spent(spent: Mapping[str, float]) -> str:
+    """Return the method that spends least, the first of equal ones; sentinels if they spend hardly more."""
+    best = min(spent, key=lambda method: spent[method])
+    return "sentinels" if spent.get("sentinels", np.inf) <= _CLOSE * spent[best] < np.inf else best
 
 
 def try_plan(choosing: Calibration, method: str) -> Plan | None:
@@ -546,7 +552,10 @@ def explain_choice(unit: str, spent: Mapping[str, float], where: str = _COMPARIN
         return "too few rows to compare it with others"
     # The rule that is taken is fitted and certified on other rows, so that its own figure differs.
     later = "; the rule is certified on other rows, which may take more" if where == _COMPARING_ROWS else ""
-    return f"fewest {unit} per row on {where}: {shown}{later}"
+    best = least_spent(spent)
+    close = f"sentinels, as they need few thresholds and hardly more {unit}"
+    least = f"fewest {unit} per row" if spent[best] == min(spent.values()) else close
+    return f"{least} on {where}: {shown}{later}"
 
 
 def keep_if_worth_it(calibration: Calibration, plan: Plan) -> Plan:
@@ -555,9 +564,7 @@ def keep_if_worth_it(calibration: Calibration, plan: Plan) -> Plan:
     if calibration.options.method != "auto" or plan.certificate is None:
         return plan
     if spent_by(plan) <= WORTH_IT * full_cost:
-        slow = explain_speed(calibration.forest, spent_by(plan)) if unit == "trees" else ""
-        why = "; ".join(part for part in (plan.certificate.why, slow) if part)
-        return replace(plan, certificate=replace(plan.certificate, why=why))
+        return plan
     why = f"of {full_cost:.4g} {unit}, a row needs {spent_by(plan):.1f} by {plan.certificate.method}"
     certificate = calibration.certificate("full", Labels(0.0), why=f"early exit would not pay; {why}")
     return Plan.full(calibration.forest, certificate)

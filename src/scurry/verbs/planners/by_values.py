@@ -27,10 +27,13 @@ from scurry.stopping.guarantee import InMemory, Sums, certified_rate, certify_ra
 from scurry.stopping.sentinels.lanes import CAUTIONS, SentinelFit, ValueFamily, mean_family, prefix_family
 from scurry.stopping.sentinels.prefix import RowLeaves, even_sentinels, fit_prefix, placed_sentinels
 from scurry.verbs.options import Calibration, ExitOptions
-from scurry.verbs.planners.by_scores import can_refit, explain_speed, split_to_fit
+from scurry.verbs.planners.by_scores import can_refit, split_to_fit
 from scurry.verbs.planners.sentinel_scores import full_scores, leaves_of, link_of, score_values
 
 FloatArray = NDArray[np.float64]
+# In a fit, the weight of rows whose probability is 0 or 1; those at one half weigh 1 more. Errors of clear rows hardly
+# move their probabilities, but they do move their ranks, so that the larger weight is taken where both cost the same.
+_CLEAR_WEIGHTS, _SAME = (0.15, 0.05), 1.01
 
 
 def plan_by_values(calibration: Calibration) -> Plan:
@@ -78,10 +81,7 @@ def plan_by_values(calibration: Calibration) -> Plan:
         **_quality(calibration, rule),
     )
     tested = {} if promise.confidence is None else {"n_rows": n_rows, "n_broken": int(counts[best, -1])}
-    why = explain_speed(forest, measured.mean_trees)
-    certificate = calibration.certificate(
-        "sentinels", promise, n_fit_rows=len(rows), measured=measured, why=why, **tested
-    )
+    certificate = calibration.certificate("sentinels", promise, n_fit_rows=len(rows), measured=measured, **tested)
     return sentinel_plan(rule, certificate)
 
 
@@ -141,27 +141,31 @@ def _check_asked(forest: Forest, promise: Values, options: ExitOptions) -> None:
 def _choose_family(forest: Forest, promise: Values, rows: NDArray[Any], full: FloatArray) -> ValueFamily:
     """Return the family of rules; of two orders of boosted trees, the one that needs fewer trees.
 
-    Models that learn slowly are redundant and gain from an order of its own; others lose. Two thirds of the rows fit
-    both, the others compare them and say where rows stop, and all of them fit the one that is chosen, with sentinels
-    there.
+    Models that learn slowly are redundant and gain from an order of its own; others lose. For probabilities, how much
+    clear rows count is chosen in the same way. Two thirds of the rows fit all candidates, the others compare them and
+    say where rows stop, and all of them fit the one that is chosen, with sentinels there.
     """
     if forest.aggregation != "sum":
         return mean_family(score_values(forest), forest.apply(rows), full, promise.max_error)
     kept = np.arange(len(rows)) % 3 > 0
     if kept.all() or not kept.any():
-        return _prefix_family(forest, promise, rows, full, None)
-    own = np.arange(forest.n_trees)
+        return _prefix_family(forest, promise, rows, full, None, _CLEAR_WEIGHTS[-1])
+    own, is_weighted = np.arange(forest.n_trees), promise.of == "probability"
+    weights = _CLEAR_WEIGHTS if is_weighted else _CLEAR_WEIGHTS[-1:]
+    candidates = [*((None, weight) for weight in weights), (own, weights[-1])]
     spent, stops = [], []
-    for order in (None, own):
-        family = _prefix_family(forest, promise, rows[kept], full[kept], order)
+    for order, clear in candidates:
+        family = _prefix_family(forest, promise, rows[kept], full[kept], order, clear)
         counts = InMemory(rows[~kept]).sums(partial(_count, forest, promise, family))
         good = np.flatnonzero(counts[:, -1] <= promise.max_share * (~kept).sum())
         at = int(good[-1]) if len(good) else 0
         stops.append(counts[at, :-1])
         spent.append(float(stops[-1] @ family.fit.n_trees_at_stop))
-    best = int(spent[1] < spent[0])
+    best = int(np.argmin(spent))
+    if is_weighted and spent[0] <= _SAME * spent[best]:
+        best = 0
     sentinels = placed_sentinels(even_sentinels(forest.n_trees), stops[best])
-    return _prefix_family(forest, promise, rows, full, own if best else None, sentinels)
+    return _prefix_family(forest, promise, rows, full, *candidates[best], sentinels)
 
 
 def _prefix_family(
@@ -170,12 +174,13 @@ def _prefix_family(
     rows: NDArray[Any],
     full: FloatArray,
     order: NDArray[np.int64] | None,
+    clear_weight: float,
     sentinels: NDArray[np.int64] | None = None,
 ) -> ValueFamily:
     leaves, weight, link = leaves_of(forest), None, _link(forest, promise)
     if promise.of == "probability" and link is not None:
         p = link(full)
-        weight = 0.05 + np.square(4 * p * (1 - p))  # errors of clear rows hardly move their probabilities
+        weight = clear_weight + np.square(4 * p * (1 - p))
     fit = fit_prefix(
         leaves,
         score_values(forest)[leaves.node],

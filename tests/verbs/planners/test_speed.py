@@ -1,0 +1,101 @@
+"""What plans are expected to take, and what is said of those that save trees but no time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from lightgbm import LGBMClassifier, LGBMRegressor
+from sklearn.ensemble import RandomForestClassifier
+
+import scurry
+from scurry.plan import Plan
+from scurry.promises import Certain, Values
+from scurry.verbs.planners.by_scores import least_spent, try_sentinels
+from scurry.verbs.planners.speed import expected_time, explain_speed
+
+N = 1500
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6000, 6)).astype(np.float32)
+    return X, (X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(size=len(X)) > 0).astype(int)
+
+
+@pytest.fixture(scope="module")
+def boosted(rows):
+    X, y = rows
+    forest = scurry.from_model(LGBMClassifier(n_estimators=80, verbose=-1, n_jobs=1).fit(X[:N], y[:N]))
+    assert forest.engine.loop == "sliced"
+    return forest
+
+
+def plan_of(forest, rows, method):
+    return scurry.early_exit(forest, rows[0][N:], method=method, max_disagreement=0.02, confidence=None).plan
+
+
+def test_fewer_trees_take_less_time_and_rows_that_stop_nowhere_most(boosted, rows):
+    exits, sentinels = (plan_of(boosted, rows, method) for method in ("qwyc", "sentinels"))
+    for plan in (exits, sentinels):
+        times = [expected_time(boosted, plan, np.full(10, trees)) for trees in (5, 20, 60)]
+        assert times == sorted(times)
+        assert times[0] < 1 < times[-1]
+    # These are evaluated again at sentinels, but not in an early exit.
+    half = np.array([20, 60])
+    apart = [expected_time(boosted, sentinels, np.array([a, b])) for a, b in ((0, 80), (1, 79))]
+    assert apart[0] > 1.3 * apart[1]
+    assert expected_time(boosted, exits, half) == pytest.approx(expected_time(boosted, exits, np.full(2, 40)))
+
+
+def test_bins_after_every_tree_are_slow_and_the_summary_says_so(boosted, rows):
+    fast = scurry.early_exit(boosted, rows[0][N:], method="fan", max_disagreement=0.02)
+    assert fast.run(rows[0]).mean_trees < 0.6 * 80
+    assert "trees, and evaluating all of them takes no longer in batches" in str(fast.summary())
+
+
+def test_plans_that_save_no_time_say_so(rows):
+    X, y = rows
+    regressor = scurry.from_model(LGBMRegressor(n_estimators=80, verbose=-1, n_jobs=1).fit(X[:N], X[:N, 0] * X[:N, 1]))
+    precise = scurry.early_exit(regressor, X[N:4000], X_fit=X[4000:], promise=Values(1e-4))
+    assert "takes no longer" in str(precise.summary())
+    rough = scurry.early_exit(regressor, X[N:4000], X_fit=X[4000:], promise=Values(2.0))
+    assert "takes no longer" not in str(rough.summary())
+    forest = scurry.from_model(RandomForestClassifier(40, random_state=0).fit(X[:N], y[:N]))
+    fast = scurry.early_exit(forest, X[N:], max_disagreement=0.05)
+    assert "takes no longer" not in str(fast.summary())
+
+
+def test_certain_labels_say_that_all_trees_take_less_time(boosted, rows):
+    certain = scurry.early_exit(boosted, promise=Certain(), X_fit=rows[0][N:])
+    assert "so that labels come from all of them" in str(certain.summary())
+    # Nothing is known of rows, and so nothing is said.
+    unknown = scurry.early_exit(boosted, promise=Certain())
+    assert "takes no longer" not in str(unknown.summary())
+
+
+def test_full_plans_are_said_nothing_of(boosted, rows):
+    plan = plan_of(boosted, rows, "qwyc")
+    assert explain_speed(boosted, plan, np.full(5, 3)) == ""
+    assert not Plan.full(boosted).exits_early
+
+
+def test_sentinels_are_not_tried_in_symmetric_trees(boosted, rows):
+    catboost = pytest.importorskip("catboost")
+    X, y = rows
+    model = catboost.CatBoostClassifier(iterations=30, depth=4, verbose=0, thread_count=1, random_seed=0)
+    forest = scurry.from_model(model.fit(X[:N], y[:N]))
+    assert forest.engine.loop == "symmetric"
+    assert try_sentinels(boosted)
+    assert not try_sentinels(forest)
+    fast = scurry.early_exit(forest, X[N:], max_disagreement=0.02)
+    assert fast.certificate.method in ("qwyc", "natural", "full")
+    named = scurry.early_exit(forest, X[N:], max_disagreement=0.02, method="sentinels")
+    assert "takes no longer in batches" in str(named.summary())
+
+
+def test_sentinels_are_taken_where_they_spend_hardly_more():
+    assert least_spent({"qwyc": 10.0, "natural": 30.0, "sentinels": 10.9}) == "sentinels"
+    assert least_spent({"qwyc": 10.0, "natural": 30.0, "sentinels": 11.1}) == "qwyc"
+    assert least_spent({"qwyc": 10.0, "natural": 9.0}) == "natural"
+    assert least_spent({"qwyc": np.inf, "sentinels": np.inf}) == "qwyc"
