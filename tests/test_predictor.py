@@ -1,7 +1,9 @@
 """Predictor: a forest run by a plan. It is immutable; what a call finds out belongs to what it returns."""
 
 import copy
+import os
 import pickle
+import signal
 import threading
 
 import numpy as np
@@ -226,3 +228,34 @@ def test_a_summary_can_be_searched():
     summary = Predictor.full(complete_forest(1, 1, 1, 2)).summary()
     assert "forest" in summary
     assert "AUC" not in summary
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_process_forked_while_a_thread_lowers_the_forest_predicts(monkeypatch):
+    """Locks that the thread holds are held for ever in the child, where the thread is gone."""
+    predictor = Predictor.full(complete_forest(n_trees=3, depth=2))
+    X = np.zeros((4, 6))
+    expected, runner_of = Predictor.full(predictor.forest).predict(X).tolist(), scurry.predictor.runner_of
+    begun, done = threading.Event(), threading.Event()
+
+    def wait(*arguments):
+        begun.set()
+        done.wait(60)
+        return runner_of(*arguments)
+
+    monkeypatch.setattr(scurry.predictor, "runner_of", wait)
+    thread = threading.Thread(target=predictor.predict, args=(X,))
+    thread.start()
+    begun.wait(60)
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.alarm(30)
+            scurry.predictor.runner_of = runner_of
+            os._exit(0 if predictor.predict(X).tolist() == expected else 2)
+        finally:
+            os._exit(1)
+    status = os.waitpid(child, 0)[1]
+    done.set()
+    thread.join()
+    assert status == 0

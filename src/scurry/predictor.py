@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from os import PathLike
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -643,3 +646,20 @@ def read_forest(model: Any, X: Any) -> Forest:
             argument="model",
         )
     return import_for(model, X)
+
+
+def _renew_locks() -> None:
+    """Give every cached property of scurry a new lock, in a process that was just forked.
+
+    Until Python 3.11 a cached property has a lock. A thread of the parent may have held it, and is not there any more
+    to release it: the child would wait for ever.
+    """
+    for module in [module for name, module in sys.modules.items() if name.partition(".")[0] == "scurry"]:
+        for kind in [value for value in vars(module).values() if isinstance(value, type)]:
+            for member in vars(kind).values():
+                if isinstance(member, cached_property) and hasattr(member, "lock"):
+                    member.lock = RLock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_renew_locks)

@@ -9,7 +9,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 import scurry
 from scurry.errors import InputError
-from scurry.promises import Certain, Certificate, Cost, Labels, LabelsPerClass, Promise
+from scurry.promises import Accuracy, Certain, Certificate, Cost, Labels, LabelsPerClass, Promise, TopK, Values
 from scurry.promises.promise import read_promise
 from support.calibration_rows import two_classes
 
@@ -187,3 +187,9 @@ def test_a_text_asks_for_it():
 def test_groups_mean_nothing():
     with pytest.raises(InputError, match="groups"):
         Certain().about_groups()
+
+
+@pytest.mark.parametrize("rate", [5e-324, 1e-320, 1e-200])
+def test_rates_too_small_to_divide_by_need_more_rows_than_there_are(rate):
+    for promise in (Labels(rate), LabelsPerClass({0: rate, 1: 0.5}), Accuracy(rate), Values(0.1, rate), TopK(3, rate)):
+        assert promise.rows_needed() > 10**199

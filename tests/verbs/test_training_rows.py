@@ -9,6 +9,7 @@ import pytest
 from catboost import CatBoostClassifier
 from lightgbm import LGBMClassifier
 from scipy.stats import binom
+from sklearn.datasets import make_classification
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     GradientBoostingClassifier,
@@ -19,7 +20,7 @@ from xgboost import XGBClassifier
 
 import scurry
 from scurry.stopping.guarantee import InMemory
-from scurry.verbs.training_rows import describe_training
+from scurry.verbs.training_rows import _largest_unit, describe_training
 from support.calibration_rows import two_classes
 
 STORED = Path(__file__).parents[2] / "benchmarks" / "results" / "misuse.json"
@@ -116,6 +117,38 @@ class TestTrainingRows:
         X_train, X_new, y_train, y_new = train_test_split(X, y, test_size=0.5, stratify=y, random_state=0)
         model = GradientBoostingClassifier(n_estimators=60, max_depth=depth, random_state=0).fit(X_train, y_train)
         assert not describe_training(scurry.from_model(model), InMemory(X_new), y_new)
+
+    @pytest.mark.parametrize(
+        ("kind", "class_weight"),
+        [
+            (RandomForestClassifier, "balanced"),
+            (ExtraTreesClassifier, "balanced"),
+            (ExtraTreesClassifier, {0: 1.0, 1: 7.5}),
+        ],
+    )
+    def test_class_weights_hide_nothing(self, kind, class_weight):
+        """Rows of a class that are drawn more often, or count more, give leaves more than their share."""
+        X, y = make_classification(3500, 10, n_informative=5, flip_y=0.1, weights=[0.8], random_state=0)
+        X = X.astype(np.float32)
+        model = kind(25, class_weight=class_weight, random_state=0).fit(X[:1500], y[:1500])
+        forest = scurry.from_model(model)
+        assert "as those rows did" in describe_training(forest, InMemory(X[:1500]), None)
+        assert not describe_training(forest, InMemory(X[1500:]), y[1500:])
+
+    def test_few_new_rows_are_no_sign(self):
+        """Every leaf of trees grown to the end has a training row, and few of them have one of 300 others."""
+        X, y = make_classification(4000, 10, n_informative=5, flip_y=0.15, weights=[0.75], random_state=1500)
+        X = X.astype(np.float32)
+        model = ExtraTreesClassifier(15, class_weight="balanced", random_state=0).fit(X[:1500], y[:1500])
+        assert not describe_training(scurry.from_model(model), InMemory(X[1500:1800]), None)
+
+    def test_units_of_weights(self):
+        rng = np.random.default_rng(0)
+        multiples = rng.integers(4, 60, 40).astype(np.float64)
+        assert np.isclose(_largest_unit(multiples * 0.6417), 0.6417)
+        assert np.isclose(_largest_unit(6.0 * multiples), 6.0)
+        assert _largest_unit(rng.random(40)) == 0
+        assert _largest_unit(np.arange(1.0, 6.0)) == 0  # too few to tell
 
     def test_sums_of_weights_are_no_counts(self):
         X, y = two_classes(1000, 67)

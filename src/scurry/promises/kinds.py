@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scurry.checks import check_choice, check_count, check_number, check_numbers, check_rate
 from scurry.errors import InputError
 from scurry.formatting import format_number, format_percent, format_share
-from scurry.promises.promise import Count, Mean, Outcomes, Promise, read_rate
+from scurry.promises.promise import Count, Mean, Outcomes, Promise, read_rate, rows_without_mistake
 
 _HOLDS = ("rows", "groups")
 # A class and its rate. The last "<=" before the rate counts, as names of classes may have one too.
@@ -287,7 +287,7 @@ def _count_changed(outcomes: Outcomes, what: str, rows: NDArray[np.bool_], max_r
 
 def _rows_without_mistake(rate: float, confidence: float | None) -> int:
     assert confidence is not None
-    return math.ceil(math.log1p(-confidence) / math.log1p(-rate))
+    return rows_without_mistake(rate, 1.0 - confidence)
 
 
 def _name_new(holds: str) -> str:
@@ -428,10 +428,10 @@ class Accuracy(Promise):
         risk = 1.0 - self.confidence
         if self.costs is not None:
             # The largest bet on rows that may rise by r multiplies the capital by r / (r - ε) at each that does not.
-            return math.ceil(math.log(risk) / math.log1p(-self.max_loss / self.largest_rise))
-        n_rows = math.log(risk) / math.log1p(-self.max_loss)
+            return rows_without_mistake(self.max_loss / self.largest_rise, risk)
         # From there on gains are counted too, which takes a twentieth of the risk.
-        return math.ceil(n_rows if n_rows * self.max_loss < _FEW else math.log(risk / 20) / math.log1p(-self.max_loss))
+        counts_gains = math.log(risk) / math.log1p(-self.max_loss) * self.max_loss >= _FEW
+        return rows_without_mistake(self.max_loss, risk / 20 if counts_gains else risk)
 
     def about_groups(self) -> Accuracy:
         """Return the same promise about one row of each new group, so that every group counts the same."""
@@ -598,7 +598,7 @@ class Values(Promise):
         """Return how many calibration rows it takes to certify the promise when none of them breaks it."""
         if self.confidence is None:
             return 0
-        return math.ceil(math.log1p(-self.confidence) / math.log1p(-self.max_share))
+        return rows_without_mistake(self.max_share, 1.0 - self.confidence)
 
 
 _TEXT = re.compile(r"top\s*(\d+)(\s+set)?\s*<=(.*)")
@@ -711,7 +711,7 @@ class TopK(Promise):
     def rows_needed(self) -> int:
         """Return how many queries it takes to certify the promise when none of them breaks it."""
         assert self.confidence is not None
-        return math.ceil(math.log1p(-self.confidence) / math.log1p(-self.max_changed))
+        return rows_without_mistake(self.max_changed, 1.0 - self.confidence)
 
 
 def find_places(scores: NDArray[np.float64], queries: NDArray[Any]) -> NDArray[np.int64]:

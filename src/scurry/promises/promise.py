@@ -359,7 +359,7 @@ class Labels(Promise):
         if self.max_rate is None or self.max_changed == 0 or self.holds == "each row" or self.confidence is None:
             return 0
         # With rate max_changed, n rows are all unchanged with probability (1 - max_changed)^n.
-        return math.ceil(math.log1p(-self.confidence) / math.log1p(-self.max_changed))
+        return rows_without_mistake(self.max_changed, 1.0 - self.confidence)
 
 
 @dataclass(frozen=True)
@@ -440,6 +440,12 @@ def read_promise(
     if not isinstance(given, str):
         return given
     return Promise.parse(given, classes=() if classes is None else np.asarray(classes).tolist(), confidence=confidence)
+
+
+def rows_without_mistake(rate: float, risk: float) -> int:
+    """Return how many rows without a mistake prove that the rate of mistakes is lower, but for this risk."""
+    # Logarithms of the smallest numbers are so small that no float holds the quotient.
+    return math.ceil(math.log(risk) / math.log1p(-max(rate, 1e-300)))
 
 
 def read_rate(text: str) -> float:

@@ -5,10 +5,11 @@ Partial scores of rows that stopped early become estimates of the full model's s
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from threading import Lock
+from threading import RLock
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -38,7 +39,10 @@ _FAR = 14.0
 
 
 OfValues = Callable[[NDArray[np.float64]], NDArray[np.int32]]
-_LOWERING = Lock()  # so that two threads do not lower the same copy
+_LOWERING = RLock()  # so that two threads do not lower the same copy
+if hasattr(os, "register_at_fork"):
+    # A process that is forked while a thread lowers would wait for ever: nobody is there to release its lock.
+    os.register_at_fork(before=_LOWERING.acquire, after_in_parent=_LOWERING.release, after_in_child=_LOWERING.release)
 # Looking up what shared leaves add takes a sixth to a third of the time of exits after few trees (adult, census: 101
 # trees of depth 10, half a megabyte), so that forests of this size are copied: memory is no matter there.
 _SMALL_BYTES = 1 << 20

@@ -117,7 +117,8 @@ def rows_needed(max_rate: float, confidence: float) -> int:
     >>> rows_needed(0.001, 0.95)
     2995
     """
-    return int(np.ceil(np.log1p(-check_confidence(confidence)) / np.log1p(-max_rate)))
+    # Logarithms of the smallest numbers are so small that no float holds the quotient.
+    return int(np.ceil(np.log1p(-check_confidence(confidence)) / np.log1p(-max(max_rate, 1e-300))))
 
 
 def split_risk(n_rows: ArrayLike, max_rates: ArrayLike, risk: float) -> _FloatArray:

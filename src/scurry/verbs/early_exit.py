@@ -140,7 +140,8 @@ def early_exit(
     -----
     UserWarning
         If rows of `X_cal` are no independent draws: they are in `X_fit`, they are copies, or they trained the model.
-        The certificate counts only what may be counted; for training rows nothing is promised.
+        The certificate counts only what may be counted; for training rows nothing is promised. Not all training rows
+        are noticed: a small part of them, and those of models trained with weights for rows, may pass.
 
     Examples
     --------

@@ -30,6 +30,9 @@ from scurry.stopping.guarantee import (
 # chance explained it (`benchmarks/misuse.py`). Counts by leaf and label are not used: where they part training rows
 # from others, no limit follows from chance.
 _TOO_CLOSE = 0.7
+# Where fewer rows are given than half of the training rows, others come as near as 0.685: every leaf of a tree that is
+# grown to the end has a training row, and most have none of theirs.
+_TOO_CLOSE_OF_FEW = 0.6
 # Counts made of sums of derivatives: training rows up to 0.36 (where each tree saw half of them). Others come as near
 # as 0.42 where the model learnt its few training rows by heart: the derivatives of those vanish, not those of others.
 # So the number of training rows must also be the same in all trees. Training rows deviate by up to 8 % (where each tree
@@ -38,6 +41,7 @@ _TOO_CLOSE_BY_SUMS, _STEADY = 0.5, 0.15
 # Forests are modest: on other rows at least a tenth of the errors occurred that their probabilities announce.
 _TOO_RIGHT = 1 / 15
 _MIN_LEAVES, _MIN_ROWS = 6, 50  # equal counts in that many leaves have a chance of 1 in 100,000
+_MIN_VALUES = 8  # of weights in leaves: of fewer, a larger unit may be a common one by chance
 _MIN_COUNT = 0.5  # of rows in a leaf: fewer say nothing
 _PAIRS, _PAIRED_ROWS = 32, 4096  # of trees and rows that show how alike the trees divide rows
 
@@ -79,28 +83,73 @@ def _fills_leaves_like_training_rows(forest: Forest, sample: Sample) -> bool | N
     leaves, cover = forest.is_leaf, forest.cover
     if not np.isfinite(cover[leaves]).all():
         return None
-    counts: NDArray[Any]
-    if are_counts := bool((cover[leaves] == np.rint(cover[leaves])).all()):
-        counts = sample.sums(partial(_count_in_leaves, forest))
-    elif _sums_hessians(forest):
-        counts, cover = _count_by_hessians(forest, sample)
-    else:  # sums of weights are no counts of rows
-        return None
-    by_tree = [np.flatnonzero(leaves[at:past]) + at for at, past in pairwise(forest.tree_offset)]
-    trees = [tree for tree, at in enumerate(by_tree) if len(at) > 1 and cover[at].sum() > 0]
+    are_counts = bool((cover[leaves] == np.rint(cover[leaves])).all())
+    if not are_counts and _sums_hessians(forest):
+        return _agrees(forest, sample, *_count_by_hessians(forest, sample), by_sums=True)
+    counts = sample.sums(partial(_count_in_leaves, forest))
+    fills = _agrees(forest, sample, counts, cover) if are_counts else None  # sums of weights are no counts of rows
+    if not fills and (drawn := _count_draws(forest)) is not None:
+        return _agrees(forest, sample, counts, drawn, by_class=True)
+    return fills
+
+
+def _agrees(
+    forest: Forest,
+    sample: Sample,
+    counts: NDArray[Any],
+    trained: NDArray[np.float64],
+    *,
+    by_sums: bool = False,
+    by_class: bool = False,
+) -> bool | None:
+    """Return whether rows fall into leaves closer to the counts of training than others can; None if none do.
+
+    Where rows of a class were drawn more often, or count more, leaves are compared with those of the same class only.
+    """
+    by_tree = [np.flatnonzero(forest.is_leaf[at:past]) + at for at, past in pairwise(forest.tree_offset)]
+    trees = [tree for tree, at in enumerate(by_tree) if len(at) > 1 and trained[at].sum() > 0]
     if not trees or not counts.any():
         return None
-    mean = average(
-        [agreement(counts[by_tree[tree]], cover[by_tree[tree]]) for tree in trees],
-        _dependence_of_trees(forest, sample, trees),
-    )
-    is_close = mean.scatter < _TOO_CLOSE if are_counts else mean.scatter < _TOO_CLOSE_BY_SUMS
-    if is_close and mean.is_beyond_chance and (are_counts or _tell_one_size(forest, counts, cover)):
+    kinds = [by_tree[tree] for tree in trees]
+    if by_class:
+        label = forest.value.argmax(axis=1)
+        kinds = [at[label[at] == k] for at in kinds for k in range(forest.n_classes)]
+        kinds = [at for at in kinds if len(at) > 1 and trained[at].any() and counts[at].any()]
+    mean = average([agreement(counts[at], trained[at]) for at in kinds], _dependence_of_trees(forest, sample, trees))
+    are_few = sample.n_rows < trained.sum() / forest.n_trees / 2
+    is_close = mean.scatter < (_TOO_CLOSE_BY_SUMS if by_sums else _TOO_CLOSE_OF_FEW if are_few else _TOO_CLOSE)
+    if is_close and mean.is_beyond_chance and (not by_sums or _tell_one_size(forest, counts, trained)):
         return True
     # Trees of a few leaves show little, but by chance the counts do not agree exactly.
     many = [at for at in by_tree if len(at) >= _MIN_LEAVES]
-    is_exact = are_counts and bool(many) and all((counts[at] == cover[at]).all() for at in many)
+    is_exact = not by_sums and bool(many) and all((counts[at] == trained[at]).all() for at in many)
     return sample.n_rows >= _MIN_ROWS and is_exact
+
+
+def _count_draws(forest: Forest) -> NDArray[np.float64] | None:
+    """Return how many rows, drawn perhaps more than once, trained each leaf of a forest with class weights.
+
+    The weight of a class in a leaf is a multiple of what one of its rows counts. None where it is not.
+    """
+    if forest.aggregation == "sum" or forest.link != "identity" or forest.n_columns != forest.n_classes:
+        return None
+    weights = np.where(forest.is_leaf, forest.cover, 0.0)[:, None] * forest.value
+    units = [_largest_unit(of_class[of_class > 0]) for of_class in weights.T]
+    return np.rint(weights / units).sum(axis=1) if all(units) else None
+
+
+def _largest_unit(values: NDArray[np.float64]) -> float:
+    """Return the largest number of which all values are multiples, by Euclid; 0 if they have none in common."""
+    values = np.unique(values)
+    if len(values) < _MIN_VALUES:
+        return 0.0
+    unit, rounding = values[0], 1e-9 * values[-1]
+    while unit > values[0] / _MIN_VALUES:
+        rest = np.abs(values - unit * np.rint(values / unit))
+        if rest.max() <= rounding:
+            return float(unit)
+        unit = rest[rest > rounding].min()
+    return 0.0
 
 
 def _count_in_leaves(forest: Forest, rows: NDArray[Any]) -> Sums:
