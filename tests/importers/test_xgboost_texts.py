@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from scurry.importers.texts import read_json
+from scurry.importers.xgboost import read_json
 
 LONG = list(range(-50, 50))
 
