@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import fnmatch
+import functools
 import json
 import tempfile
 import time
@@ -43,17 +44,22 @@ def forests(folder: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     def boosted_rows() -> tuple[np.ndarray, np.ndarray]:
         return rows_and_labels(30_000)
 
+    @functools.cache
     def random_forest() -> Any:
         return RandomForestClassifier(175, random_state=0, n_jobs=2).fit(X, y)
 
+    @functools.cache
     def lightgbm() -> Any:
         import lightgbm
 
+        if (saved_before := folder / "lightgbm.txt").exists():
+            return lightgbm.Booster(model_file=str(saved_before))
         X, y = boosted_rows()
         return lightgbm.LGBMClassifier(
             n_estimators=500, num_leaves=1000, min_child_samples=5, learning_rate=0.02, verbose=-1, random_state=0
         ).fit(X, y)
 
+    @functools.cache
     def xgboost() -> Any:
         import xgboost
 
@@ -62,6 +68,7 @@ def forests(folder: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
             n_estimators=350, max_leaves=1500, max_depth=0, grow_policy="lossguide", learning_rate=0.02, random_state=0
         ).fit(X, y)
 
+    @functools.cache
     def catboost() -> Any:
         import catboost
 
@@ -71,31 +78,39 @@ def forests(folder: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
 
     def saved(make: Callable[[], Any], name: str, save: Callable[[Any, str], object]) -> Callable[[], str]:
         def call() -> str:
-            path = str(folder / name)
-            save(make(), path)
-            return path
+            path = folder / name
+            if not path.exists():
+                save(make(), str(path))
+            return str(path)
 
         return call
 
-    def onnx_of(make: Callable[[], Any]) -> Callable[[], str]:
-        return saved(make, "forest.onnx", lambda model, path: scurry.export.to_onnx(scurry.from_model(model), path))
+    def onnx_of(make: Callable[[], Any], opset: int) -> Callable[[], str]:
+        def save(model: Any, path: str) -> object:
+            return scurry.export.to_onnx(scurry.from_model(model), path, opset=opset)
+
+        return saved(make, f"forest-{opset}.onnx", save)
 
     yield "scikit-learn RandomForest", random_forest
     yield "scikit-learn ExtraTrees", lambda: ExtraTreesClassifier(130, random_state=0, n_jobs=2).fit(X, y)
     yield (
         "scikit-learn HistGradientBoosting",
         lambda: HistGradientBoostingClassifier(
-            max_iter=500, max_leaf_nodes=1000, min_samples_leaf=5, learning_rate=0.02, random_state=0
+            max_iter=500, max_leaf_nodes=1000, min_samples_leaf=5, early_stopping=False, random_state=0
         ).fit(*boosted_rows()),
     )
     yield "LightGBM", lightgbm
-    yield "LightGBM, text file", saved(lightgbm, "lightgbm.txt", lambda model, path: model.booster_.save_model(path))
+    yield (
+        "LightGBM, text file",
+        saved(lightgbm, "lightgbm.txt", lambda model, path: getattr(model, "booster_", model).save_model(path)),
+    )
     yield "XGBoost", xgboost
     yield "XGBoost, JSON file", saved(xgboost, "xgboost.json", lambda model, path: model.save_model(path))
     yield "XGBoost, UBJSON file", saved(xgboost, "xgboost.ubj", lambda model, path: model.save_model(path))
     yield "CatBoost", catboost
     yield "CatBoost, cbm file", saved(catboost, "catboost.cbm", lambda model, path: model.save_model(path))
-    yield "ONNX file of the RandomForest", onnx_of(random_forest)
+    yield "ONNX file of the RandomForest", onnx_of(random_forest, 5)
+    yield "ONNX file of the RandomForest, opset 3", onnx_of(random_forest, 3)
 
 
 def measure(model: Any, n_rounds: int) -> dict[str, Any]:
@@ -109,7 +124,7 @@ def measure(model: Any, n_rounds: int) -> dict[str, Any]:
     engine = time.process_time() - begun
     found = {"nodes": forest.n_nodes, "import, s": round(seconds, 2), "engine, s": round(engine, 2)}
     found["a million nodes, s"] = round(seconds * N_NODES / forest.n_nodes, 2)
-    if not isinstance(model, str):
+    if hasattr(model, "classes_"):
         X = rows_and_labels(12_000)[0][-2000:]
         found["differing labels"] = int((np.ravel(model.predict(X)) != forest.predict(X)).sum())
     return found
@@ -119,13 +134,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="*", help="Names of frameworks.")
+    parser.add_argument("--folder", type=Path, help="Where files of models are kept, and found again.")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     found: dict[str, Any] = json.loads(RESULT.read_text()) if RESULT.exists() else {"title": "Imports"}
     found |= {"date": str(datetime.date.today()), "commit": commit()}
     found["conditions"] = f"one process, least CPU time of {options.rounds} calls"
     with tempfile.TemporaryDirectory() as folder:
-        for name, make in forests(Path(folder)):
+        for name, make in forests(options.folder or Path(folder)):
             if fnmatch.fnmatch(name, options.only):
                 found[name] = measure(make(), options.rounds)
                 print(name, found[name], flush=True)

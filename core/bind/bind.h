@@ -30,6 +30,7 @@ void bind_exits(nb::module_& m);
 void bind_grow(nb::module_& m);
 void bind_margins(nb::module_& m);
 void bind_one_row(nb::module_& m);
+void bind_numbers(nb::module_& m);
 void bind_orders(nb::module_& m);
 void bind_packed(nb::module_& m);
 void bind_prefix(nb::module_& m);

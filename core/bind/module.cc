@@ -15,6 +15,7 @@ NB_MODULE(_core, m) {
   scurry::bind_exits(m);
   scurry::bind_grow(m);
   scurry::bind_margins(m);
+  scurry::bind_numbers(m);
   scurry::bind_one_row(m);
   scurry::bind_orders(m);
   scurry::bind_packed(m);

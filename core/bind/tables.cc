@@ -171,10 +171,13 @@ class Buffer {
  private:
   ColumnKind kind() const {
     static constexpr std::string_view kSigned = "bhilq", kUnsigned = "BHILQ";
-    const bool native = buffer_.format[1] == '\0';  // one letter, no byte order before it
+    // One letter, with no byte order before it but the machine's: arrays that lie at odd addresses have that.
+    static constexpr std::string_view kOwnOrder = "@=^";
+    const char* const format = buffer_.format + (kOwnOrder.find(*buffer_.format) != kOwnOrder.npos);
+    const bool native = format[0] != '\0' && format[1] == '\0';
     const int log = buffer_.itemsize == 1 ? 0 : buffer_.itemsize == 2 ? 1 : buffer_.itemsize == 4 ? 2 : 3;
     const auto of = [log](ColumnKind first) { return static_cast<ColumnKind>(static_cast<int>(first) + log); };
-    const char letter = *buffer_.format;
+    const char letter = *format;
     if (native && letter == '?') return ColumnKind::kBool;
     if (native && kSigned.find(letter) != kSigned.npos) return of(ColumnKind::kInt8);
     if (native && kUnsigned.find(letter) != kUnsigned.npos) return of(ColumnKind::kUint8);
@@ -359,6 +362,23 @@ void rank_codes(const Column& column, nb::handle recipe, const ByteRanks& ranks,
   translate_codes(column, table.data(), table.size() - 1, out);
 }
 
+// Ranks numbers where they lie, and returns whether it did: others are converted first.
+bool rank_in_place(nb::handle source, const ByteRanks& ranks, std::size_t feature, std::size_t n_rows,
+                   std::uint8_t* out) {
+  if (nb::isinstance<ArrowTable>(source)) return false;
+  const Buffer buffer(source);
+  if (buffer.holds_objects()) return false;
+  const Column column = buffer.column();
+  const auto rank = [&]<class T>(ColumnKind kind) {
+    const bool fits = column.kind == kind && column.n_rows == n_rows && column.stride == sizeof(T) &&
+                      reinterpret_cast<std::uintptr_t>(column.values) % alignof(T) == 0;
+    if (fits) ranks.rank(feature, static_cast<const T*>(column.values), n_rows, out);
+    return fits;
+  };
+  return ranks.in_float32() ? rank.operator()<float>(ColumnKind::kFloat32)
+                            : rank.operator()<double>(ColumnKind::kFloat64);
+}
+
 template <class Out>
 Failure read_source(nb::handle source, nb::handle recipe, bool dictionary, bool codes, std::size_t n_rows, Out* out) {
   const auto check = [n_rows](std::size_t n) {
@@ -401,6 +421,10 @@ nb::object read_columns(const nb::list& sources, const nb::list& recipes, const 
       const Column column = buffer.column();
       if (column.n_rows != columns.n_rows()) throw std::invalid_argument("columns differ in length");
       rank_codes(column, recipes[j], *ranks, j, columns.bytes(j));
+      continue;
+    }
+    if (ranks != nullptr && recipes[j].is_none() &&
+        rank_in_place(sources[j], *ranks, j, columns.n_rows(), columns.bytes(j))) {
       continue;
     }
     const Failure failure = columns.with(
@@ -470,6 +494,7 @@ void bind_tables(nb::module_& m) {
             Categories categories(static_cast<NumbersAre>(found - kNames.begin()), missing_code,
                                   na_code.value_or(missing_code));
             for (const nb::handle value : values) add_value(categories, value.ptr());
+            categories.index_short_texts();
             new (self) Categories(std::move(categories));
           },
           "values"_a, nb::kw_only(), "numbers"_a, "missing_code"_a = kNoCode, "na_code"_a = nb::none())

@@ -202,6 +202,12 @@ struct RankKernels {
                std::size_t stride);
   // ranks[column] of one row, without columns of codes.
   void (*rank_row)(const Ranking&, const std::uint32_t* keys, std::uint8_t* ranks);
+  // ranks[i]: how many thresholds are below x[i], kNanCode if it is NaN. They are sorted and padded by infinity to
+  // `n_padded`, a power of two of at most 256.
+  void (*rank_floats)(const double* thresholds, std::uint32_t n_padded, const float* x, std::size_t n,
+                      std::uint8_t* ranks);
+  void (*rank_doubles)(const double* thresholds, std::uint32_t n_padded, const double* x, std::size_t n,
+                       std::uint8_t* ranks);
 };
 
 struct SymmetricTree {

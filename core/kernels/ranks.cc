@@ -215,8 +215,78 @@ void rank_row(const Ranking& ranking, const u32* keys, u8* ranks) {
   }
 }
 
+#if defined(__AVX512F__)
+
+inline __m512 load_numbers(const float* x, __mmask16 some) { return _mm512_maskz_loadu_ps(some, x); }
+inline __m512 load_numbers(const double* x, __mmask16 some) {
+  const auto low = static_cast<__mmask8>(some), high = static_cast<__mmask8>(some >> 8);
+  const __m256 first = _mm512_maskz_cvtpd_ps(0xFF, _mm512_maskz_loadu_pd(low, x));
+  const __m256 second = _mm512_maskz_cvtpd_ps(0xFF, _mm512_maskz_loadu_pd(high, x + 8));
+  return __builtin_shufflevector(first, second, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+
+// Halves among floats that stand for every eighth threshold, kept in two registers, then compares with the next eight.
+// A threshold whose float is below that of a number is below the number. Where both have the same float, more than eight
+// may have to be compared.
+template <class T>
+void rank_numbers(const double* thresholds, u32 n_padded, const T* x, std::size_t n, u8* ranks) {
+  const u32 n_runs = std::max(n_padded / kFine, 1u);
+  alignas(64) float coarse[kCoarse];
+  for (u32 i = 0; i < kCoarse; ++i) {
+    coarse[i] = static_cast<float>(thresholds[std::min((std::min(i, n_runs - 1) + 1) * kFine, n_padded) - 1]);
+  }
+  const __m512 low = _mm512_load_ps(coarse), high = _mm512_load_ps(coarse + kVectorLanes);
+  const auto all = static_cast<__mmask8>((1u << std::min(n_padded, kFine)) - 1);
+  for (std::size_t first = 0; first < n; first += kVectorLanes) {
+    const std::size_t n_left = std::min(kVectorLanes, n - first);
+    const __m512 value = load_numbers(x + first, static_cast<__mmask16>((1u << n_left) - 1));
+    __m512i run = _mm512_setzero_si512();
+    for (u32 half = std::bit_ceil(n_runs) / 2; half > 0; half /= 2) {
+      const __m512 threshold = _mm512_permutex2var_ps(low, _mm512_add_epi32(run, splat(half - 1)), high);
+      run = _mm512_mask_add_epi32(run, _mm512_cmp_ps_mask(threshold, value, _CMP_LT_OQ), run, splat(half));
+    }
+    alignas(64) u32 runs[kVectorLanes];
+    _mm512_store_si512(runs, run);
+    for (std::size_t i = 0; i < n_left; ++i) {
+      const __m512d number = _mm512_set1_pd(static_cast<double>(x[first + i]));
+      u32 at = kFine * runs[i];
+      __mmask8 below;
+      while (true) {
+        below = _mm512_mask_cmp_pd_mask(all, _mm512_maskz_loadu_pd(all, thresholds + at), number, _CMP_LT_OQ);
+        if (below != 0xFF || at + kFine >= n_padded) [[likely]] {
+          break;
+        }
+        at += kFine;
+      }
+      const u32 rank = at + static_cast<u32>(std::popcount(static_cast<u8>(below)));
+      ranks[first + i] = x[first + i] != x[first + i] ? kNanCode : static_cast<u8>(rank);
+    }
+  }
+}
+
+#else
+
+template <class T>
+void rank_numbers(const double* thresholds, u32 n_padded, const T* x, std::size_t n, u8* ranks) {
+  for (std::size_t first = 0; first < n; first += kLanes) {
+    const std::size_t n_left = std::min(kLanes, n - first);
+    double value[kLanes] = {};
+    u32 below[kLanes] = {};
+    for (std::size_t i = 0; i < n_left; ++i) value[i] = static_cast<double>(x[first + i]);
+    for (u32 half = n_padded / 2; half > 0; half /= 2) {
+#pragma GCC unroll 8
+      for (std::size_t i = 0; i < kLanes; ++i) below[i] += thresholds[below[i] + half - 1] < value[i] ? half : 0;
+    }
+    for (std::size_t i = 0; i < n_left; ++i) {
+      ranks[first + i] = value[i] != value[i] ? kNanCode : static_cast<u8>(below[i]);
+    }
+  }
+}
+
+#endif
+
 }  // namespace
 
-const RankKernels kRankKernels = {rank_rows, rank_row};
+const RankKernels kRankKernels = {rank_rows, rank_row, rank_numbers<float>, rank_numbers<double>};
 
 }  // namespace scurry::SCURRY_ISA

@@ -6,13 +6,16 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <type_traits>
 
+#include "kernels/kernels.h"
 #include "runtime/columns.h"
 
 namespace scurry {
 namespace {
 
 constexpr std::size_t kMostThresholds = 254, kMostFeatures = 1024;
+static_assert(kMissingByte == kNanCode);  // what kernels make of NaN
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // What nodes ask of a feature.
@@ -91,28 +94,21 @@ template <class T>
 void ByteRanks::rank(std::size_t feature, const T* x, std::size_t n, std::uint8_t* ranks) const {
   const Feature& of = features_[feature];
   if (of.is_category) {
+    // Codes are rounded down, or towards 0: then numbers above -1 are code 0.
+    const double below = truncate_categories_ ? -1.0 : -std::numeric_limits<double>::denorm_min();
     for (std::size_t row = 0; row < n; ++row) {
       const double given = static_cast<double>(x[row]);
-      const double code = truncate_categories_ ? std::trunc(given) : std::floor(given);
-      const bool is_byte = code >= 0 && code < kOtherByte;
-      ranks[row] = given != given ? kMissingByte : is_byte ? static_cast<std::uint8_t>(code) : kOtherByte;
+      const bool is_byte = given > below && given < kOtherByte;
+      const auto code = static_cast<std::uint8_t>(is_byte ? static_cast<int>(given) : kOtherByte);
+      ranks[row] = given != given ? kMissingByte : code;
     }
     return;
   }
-  constexpr std::size_t kTogether = 8;  // so that searches overlap
   const double* thresholds = thresholds_.data() + of.first;
-  for (std::size_t first = 0; first < n; first += kTogether) {
-    const std::size_t n_left = std::min(kTogether, n - first);
-    double value[kTogether] = {};
-    std::uint32_t below[kTogether] = {};  // how many thresholds are below each value
-    for (std::size_t i = 0; i < n_left; ++i) value[i] = static_cast<double>(x[first + i]);
-    for (std::uint32_t half = of.n_padded / 2; half > 0; half /= 2) {
-#pragma GCC unroll 8
-      for (std::size_t i = 0; i < kTogether; ++i) below[i] += thresholds[below[i] + half - 1] < value[i] ? half : 0;
-    }
-    for (std::size_t i = 0; i < n_left; ++i) {
-      ranks[first + i] = value[i] != value[i] ? kMissingByte : static_cast<std::uint8_t>(below[i]);
-    }
+  if constexpr (std::is_same_v<T, float>) {
+    kernels().ranks.rank_floats(thresholds, of.n_padded, x, n, ranks);
+  } else {
+    kernels().ranks.rank_doubles(thresholds, of.n_padded, x, n, ranks);
   }
 }
 

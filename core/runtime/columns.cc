@@ -331,6 +331,10 @@ void Columns::describe_bytes(const ForestView& forest) {
   }
 }
 
+std::uint32_t Columns::key_of_byte(std::uint32_t column, std::uint8_t byte) const {
+  return key_of_byte_[column * kByteValues + byte];
+}
+
 bool Columns::encode_bytes(const std::uint8_t* x, const RowsView& rows, std::size_t n, std::uint32_t* keys) const {
   if (key_of_byte_.empty()) throw std::invalid_argument("rows of this forest cannot be bytes");
   bool any_missing = false;
@@ -446,14 +450,20 @@ void Columns::encode_sets(const SetColumns& sets, const T* x, std::ptrdiff_t x_s
 template <class T>
 void Columns::encode_column(const Column& column, const T* x, std::ptrdiff_t x_stride, std::size_t n,
                             std::uint32_t* keys) const {
-  for (std::size_t row = 0; row < n; ++row) {
+  // A copy, because the compiler must assume that writing keys could change the original.
+  const std::size_t width = stride();
+  const bool narrow = float32_;
+  const auto value_of = [=](std::size_t row) {
     const T given = x[static_cast<std::ptrdiff_t>(row) * x_stride];
-    double value = float32_ ? static_cast<double>(static_cast<float>(given)) : static_cast<double>(given);
-    std::uint32_t& key = keys[row * stride()];
-    if (column.missing == Missing::kCategory) {
-      key = code_of(value);
-      continue;
-    }
+    return narrow ? static_cast<double>(static_cast<float>(given)) : static_cast<double>(given);
+  };
+  if (column.missing == Missing::kCategory) {
+    for (std::size_t row = 0; row < n; ++row) keys[row * width] = code_of(value_of(row));
+    return;
+  }
+  for (std::size_t row = 0; row < n; ++row) {
+    double value = value_of(row);
+    std::uint32_t& key = keys[row * width];
     if (value != value && column.missing == Missing::kAsZero) value = 0.0;
     if (value != value || (column.missing == Missing::kZero && std::fabs(value) <= kZeroThreshold)) {
       key = column.missing_key;

@@ -101,6 +101,10 @@ class Columns {
   bool has_categories() const { return size() > pad_ + 1; }
   bool has_mixed() const { return has_mixed_; }
   bool is_read(std::uint32_t column) const { return columns_[column].is_read; }
+  std::uint32_t feature(std::uint32_t column) const { return columns_[column].feature; }
+  // Whether rows can be bytes, and what key a byte has then.
+  bool takes_bytes() const { return !key_of_byte_.empty(); }
+  std::uint32_t key_of_byte(std::uint32_t column, std::uint8_t byte) const;
 
   std::uint32_t column_of_node(std::size_t node) const { return node_column_[node]; }
   std::uint32_t key_of_node(const ForestView& forest, std::size_t node) const;

@@ -147,8 +147,7 @@ void Engine::sum_as(const RowsView& rows, std::size_t n_threads, Finish finish) 
   walker_.for_each_block(rows.n_rows, n_threads, row_bytes, [&](std::size_t first, std::size_t n) {
     Scratch& scratch = Scratch::of_this_thread();
     AlignedVector<Real>& sums = sums_of_this_thread<Real>();
-    walker_.load(rows, first, n, scratch);
-    if (n >= Walker::kEnoughForColumns) walker_.index_for_all(scratch);
+    walker_.load_for_all(rows, first, n, scratch);
     sum_block(scratch, sums);
     finish(first, n, sums.data(), values_.row_spacing(), values_.output_spacing(scratch.block.n));
   });
@@ -168,8 +167,7 @@ void Engine::labels_by_integers(const RowsView& rows, std::int64_t* out, std::si
   walker_.for_each_block(rows.n_rows, n_threads, label_sums_->row_bytes(), [&](std::size_t first, std::size_t n) {
     Scratch& scratch = Scratch::of_this_thread();
     LabelSums::Sums& sums = LabelSums::Sums::of_this_thread();
-    walker_.load(rows, first, n, scratch);
-    if (n >= Walker::kEnoughForColumns) walker_.index_for_all(scratch);
+    walker_.load_for_all(rows, first, n, scratch);
     label_sums_->start(scratch.block.n, sums);
     for (const Tree& tree : walker_.trees()) {
       walker_.walk(tree, scratch);
@@ -211,8 +209,7 @@ void Engine::leaves(const RowsView& rows, std::int32_t* out, std::size_t n_threa
   const std::size_t n_trees_all = n_trees();
   walker_.for_each_block(rows.n_rows, n_threads, 0, [&](std::size_t first, std::size_t n) {
     Scratch& scratch = Scratch::of_this_thread();
-    walker_.load(rows, first, n, scratch);
-    if (n >= Walker::kEnoughForColumns) walker_.index_for_all(scratch);
+    walker_.load_for_all(rows, first, n, scratch);
     for (std::size_t t = 0; t < n_trees_all; ++t) {
       walker_.walk(walker_.trees()[t], scratch);
       for (std::size_t row = 0; row < n; ++row) {

@@ -41,6 +41,7 @@ class RankedColumns {
   std::size_t size() const { return columns_.size(); }
   bool has_categories() const { return has_categories_; }
   std::size_t bytes() const;
+  std::uint32_t column_of(std::size_t ranks) const { return columns_[ranks].column; }  // the column of keys
   // What ranking a row takes: one for reading a value, and one for each time that its thresholds are halved.
   std::size_t work() const;
   // The column of keys that a test reads, and the key above which it says yes; not of a set.

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #endif
 
+#include "runtime/byte_rows.h"
 #include "runtime/interrupt.h"
 
 namespace scurry {
@@ -79,6 +80,16 @@ void Walker::Lowered::begin_walks() {
   narrow = walk_of(trees.narrow(), trees, columns);
   wide = walk_of(trees.wide(), trees, columns);
   if (!symmetric && !sliced) tops = Sliced::find_tops(trees, columns);
+  if (ranked() == nullptr || !columns.takes_bytes()) return;
+  // A row of each byte, ranked as any other.
+  AlignedVector<std::uint32_t> keys(kByteValues * columns.stride());
+  for (std::uint32_t c = 0; c < columns.size(); ++c) {
+    for (std::size_t byte = 0; byte < kByteValues; ++byte) {
+      keys[byte * columns.stride() + c] = columns.key_of_byte(c, static_cast<std::uint8_t>(byte));
+    }
+  }
+  rank_of_byte.resize(ranked()->size() * kByteValues);
+  ranked()->rank({keys.data(), nullptr, 0, kByteValues, false}, columns.stride(), rank_of_byte.data(), kByteValues);
 }
 
 Walker::Walker(const ForestView& forest, Leaves leaves) {
@@ -216,7 +227,12 @@ void Walker::index_columns(Scratch& scratch) const {
   index_keys(scratch);
 }
 
-void Walker::index_for_all(Scratch& scratch) const {
+void Walker::load_for_all(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch) const {
+  if (rows.is_bytes && n >= kEnoughForColumns && !lowered_->rank_of_byte.empty()) {
+    return rank_bytes(rows, first, n, scratch);
+  }
+  load(rows, first, n, scratch);
+  if (n < kEnoughForColumns) return;
   if (!lowered_->tops) return index_columns(scratch);
   make_ranks(lowered_->tops->ranks(), scratch);
   scratch.block.n_walked = Sliced::kTopLevels;
@@ -242,6 +258,26 @@ void Walker::make_ranks(const RankedColumns& by, Scratch& scratch) const {
   std::uint8_t* ranks = grow_to(scratch.ranks, stride * by.size());
   by.rank(scratch.block, columns().stride(), ranks, stride);
   scratch.block.ranks = {ranks, stride, by.size()};
+}
+
+void Walker::rank_bytes(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch) const {
+  const std::size_t padded = round_up(n, kChunk), stride = padded + kChunk, n_columns = ranked()->size();
+  grow_to(scratch.payload, padded);
+  grow_to(scratch.walk, padded);
+  std::uint8_t* ranks = grow_to(scratch.ranks, stride * n_columns);
+  scratch.block = {nullptr, nullptr, 0, padded, false, {ranks, stride, n_columns}};
+  const auto* x = static_cast<const std::uint8_t*>(rows.data) + static_cast<std::ptrdiff_t>(first) * rows.row_stride;
+  const std::uint8_t* rank_of = lowered_->rank_of_byte.data();
+  for (std::size_t c = 0; c < n_columns; ++c, ranks += stride, rank_of += kByteValues) {
+    const std::uint32_t feature = columns().feature(ranked()->column_of(c));
+    const std::uint8_t* from = x + static_cast<std::ptrdiff_t>(feature) * rows.column_stride;
+    if (rows.row_stride == 1) {
+      for (std::size_t row = 0; row < n; ++row) ranks[row] = rank_of[from[row]];
+    } else {
+      for (std::size_t row = 0; row < n; ++row, from += rows.row_stride) ranks[row] = rank_of[*from];
+    }
+    std::fill(ranks + n, ranks + padded, std::uint8_t{0});
+  }
 }
 
 void Walker::index_keys(Scratch& scratch) const {

@@ -83,8 +83,9 @@ class Walker {
   // Makes the by-column copy of the block that walks are fastest with: keys, or ranks in symmetric and sliced trees. It
   // pays from half a chunk of rows on.
   void index_columns(Scratch& scratch) const;
-  // The same for walks through all trees by all rows, whose top levels may then be sliced.
-  void index_for_all(Scratch& scratch) const;
+  // Loads rows and makes that copy for walks through all trees by all of them; top levels may then be sliced. Rows that
+  // are bytes become ranks at once where trees need nothing else: the block has no keys then.
+  void load_for_all(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch) const;
   // Makes the block of rows [first, first + n) with nothing but their ranks, if there are any: a few rows at a time, whose
   // keys stay in the nearest cache and are not kept.
   void load_ranks(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch) const;
@@ -127,6 +128,8 @@ class Walker {
     Lowered(const ForestView& forest, const EngineParts& parts, PayloadRange payloads);
     Lowered(const Lowered&) = delete;  // narrow and wide point into trees
     void begin_walks();
+    // What the ranks of rows are made by, if trees are evaluated with ranks.
+    const RankedColumns* ranked() const { return symmetric ? &symmetric->ranks() : sliced ? &sliced->ranks() : nullptr; }
 
     std::size_t n_features;
     Columns columns;
@@ -136,9 +139,11 @@ class Walker {
     std::optional<Sliced> tops;    // of trees that are walked
     Walk<NarrowNode> narrow;
     Walk<WideNode> wide;
+    AlignedVector<std::uint8_t> rank_of_byte;  // [column of ranks][256]; empty: bytes become keys first
   };
 
   void make_ranks(const RankedColumns& by, Scratch& scratch) const;
+  void rank_bytes(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch) const;
   // Whether the top levels of several trees are tested together.
   bool tests_tops() const {
     return !lowered_->trees.is_wide() && !columns().has_categories() && columns().stride() == kernels().tops_stride;
@@ -151,10 +156,7 @@ class Walker {
   }
   // By leaf of symmetric or sliced trees; null: as these have them.
   const std::uint32_t* of_leaf() const { return payload_of_leaf_.empty() ? nullptr : payload_of_leaf_.data(); }
-  // What the ranks of rows are made by, if trees are evaluated with ranks.
-  const RankedColumns* ranked() const {
-    return symmetric() ? &symmetric()->ranks() : sliced() ? &sliced()->ranks() : nullptr;
-  }
+  const RankedColumns* ranked() const { return lowered_->ranked(); }
 
   std::shared_ptr<const Lowered> lowered_;
   std::vector<std::int32_t> origins_;

@@ -11,6 +11,8 @@ namespace scurry {
 namespace {
 
 constexpr std::size_t kFewest = 8;  // slots
+constexpr std::size_t kMostShorts = 4096;  // more would not stay in the cache
+constexpr int kTries = 16;                 // factors tried: few texts should have to be looked for in a second slot
 
 std::uint64_t mix(std::uint64_t x) {
   x ^= x >> 32;
@@ -134,6 +136,40 @@ void Categories::add_number(Number number) {
   const double value = number.kind == Number::Kind::kInteger ? static_cast<double>(static_cast<std::int64_t>(number.bits))
                                                              : kFirstRounded;
   has_rounded_ = has_rounded_ || (number.kind != Number::Kind::kOther && std::abs(value) >= kFirstRounded);
+}
+
+void Categories::index_short_texts() {
+  if constexpr (std::endian::native != std::endian::little) return;  // words are masked from their low bytes on
+  std::vector<Short> known;
+  for (const Text& held : texts_) {
+    if (held.code < 0 || held.size > ShortText::kMost) continue;
+    char bytes[ShortText::kMost] = {};
+    std::copy_n(bytes_.data() + held.begin, held.size, bytes);
+    known.push_back({ShortText::at(bytes, held.size), static_cast<double>(held.code)});
+  }
+  if (known.empty() || known.size() > kMostShorts) return;
+  short_mask_ = std::bit_ceil(8 * known.size()) - 1;
+  std::size_t fewest = known.size() + 1;
+  std::uint64_t factor = 0x9e3779b97f4a7c15u;
+  for (int attempt = 0; attempt < kTries && fewest > 0; ++attempt, factor = mix(factor) | 1) {
+    std::vector<bool> taken(short_mask_ + 1);
+    std::size_t n_taken = 0;
+    for (const Short& one : known) {
+      const std::size_t slot = short_slot(one.text, factor);
+      n_taken += taken[slot];
+      taken[slot] = true;
+    }
+    if (n_taken < fewest) {
+      fewest = n_taken;
+      short_factor_ = factor;
+    }
+  }
+  shorts_.assign(short_mask_ + 1, {});
+  for (const Short& one : known) {
+    std::size_t slot = short_slot(one.text, short_factor_);
+    while (shorts_[slot].text.size <= ShortText::kMost) slot = (slot + 1) & short_mask_;
+    shorts_[slot] = one;
+  }
 }
 
 double Categories::code_of(std::string_view text) const {

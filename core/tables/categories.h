@@ -1,8 +1,10 @@
 // Categories: the values that the codes 0, 1, … of one feature stand for, found by hashing.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -30,6 +32,37 @@ enum class NumbersAre : std::uint8_t {
   kRefused,
 };
 
+// A text of up to 16 bytes as two words, with zeros behind its end.
+struct ShortText {
+  static constexpr std::size_t kMost = 16;  // bytes
+  std::uint64_t low = 0, high = 0, size = 0;
+
+  // Of two words that hold its bytes, and whatever follows them.
+  static ShortText of(std::uint64_t low, std::uint64_t high, std::size_t size) {
+    return {low & kMasks[size], high & kMasks[kMost + 1 + size], size};
+  }
+  // 16 bytes from `at` on must be readable.
+  static ShortText at(const char* at, std::size_t size) {
+    std::uint64_t words[2];
+    std::memcpy(words, at, sizeof words);
+    return of(words[0], words[1], size);
+  }
+  // Without a branch for each word, which texts of several lengths would make the processor guess.
+  bool operator==(const ShortText& other) const {
+    return ((low ^ other.low) | (high ^ other.high) | (size ^ other.size)) == 0;
+  }
+
+ private:
+  static constexpr auto kMasks = [] {  // by size: those of the low word, then those of the high one
+    std::array<std::uint64_t, 2 * (kMost + 1)> masks{};
+    for (std::size_t size = 0; size <= kMost; ++size) {
+      masks[size] = size >= 8 ? ~std::uint64_t{0} : (std::uint64_t{1} << 8 * size) - 1;
+      masks[kMost + 1 + size] = size <= 8 ? 0 : size == 16 ? ~std::uint64_t{0} : (std::uint64_t{1} << 8 * (size - 8)) - 1;
+    }
+    return masks;
+  }();
+};
+
 constexpr double kNoCode = std::numeric_limits<double>::quiet_NaN();
 constexpr double kFirstRounded = 9007199254740992.0;  // 2**53: from here on doubles have gaps between whole numbers
 
@@ -44,10 +77,20 @@ class Categories {
   void add_text(std::string_view text);
   void add_number(Number number);
   void add_none() { none_code_ = static_cast<double>(n_codes_++); }
+  // Prepares looking up short texts, once all are added.
+  void index_short_texts();
 
   // Codes, kNoCode for what is no category.
   double code_of(std::string_view text) const;
   double code_of(Number number) const;
+  bool finds_short_texts() const { return !shorts_.empty(); }
+  double code_of(const ShortText& text) const {
+    for (std::size_t slot = short_slot(text, short_factor_);; slot = (slot + 1) & short_mask_) {
+      const Short& held = shorts_[slot];
+      if (held.text == text) return held.code;
+      if (held.text.size > ShortText::kMost) return kNoCode;
+    }
+  }
   double none_code() const { return none_code_; }
   double missing_code() const { return missing_code_; }
   double na_code() const { return na_code_; }
@@ -70,6 +113,16 @@ class Categories {
     std::int32_t code = -1;
   };
 
+  struct Short {
+    ShortText text{0, 0, ShortText::kMost + 1};  // no text has this size
+    double code = kNoCode;
+  };
+
+  std::size_t short_slot(const ShortText& text, std::uint64_t factor) const {
+    std::uint64_t word = text.low ^ (text.high << 32 | text.high >> 32);
+    word ^= word >> 32;
+    return static_cast<std::size_t>(word * factor >> 32) & short_mask_;
+  }
   void grow();
   std::size_t slot_of(std::string_view text, std::uint32_t hash) const;
   std::size_t slot_of(Number number) const;
@@ -84,6 +137,9 @@ class Categories {
   std::size_t text_mask_ = 0;   // one less than there are slots
   std::vector<Text> texts_;     // open addressing, a power of two, at most a quarter full
   std::vector<Entry> numbers_;  // likewise
+  std::vector<Short> shorts_;   // likewise, at most an eighth full; empty: look for texts in texts_
+  std::uint64_t short_factor_ = 0;
+  std::size_t short_mask_ = 0;
 };
 
 }  // namespace scurry

@@ -181,13 +181,69 @@ auto with_texts(const Column& column, Visit visit) {
   });
 }
 
+// Writes the codes of the first rows of texts, as words where they are short. Returns how many rows: all whose words lie
+// within the texts of the column, so that nothing behind them is read.
+template <class Offset, class Out>
+std::size_t read_short_texts(const Column& column, const Categories& categories, double missing, Out* out) {
+  const char* const bytes = static_cast<const char*>(column.buffers[2]);
+  const char* const offsets = static_cast<const char*>(column.values) + column.offset * sizeof(Offset);
+  const auto begin_of = [offsets](std::size_t row) {
+    Offset begin;
+    std::memcpy(&begin, offsets + row * sizeof(Offset), sizeof(Offset));
+    return begin;
+  };
+  const bool all_valid = column.valid == nullptr;
+  const Offset end = begin_of(column.n_rows);
+  std::size_t n_rows = column.n_rows;
+  while (n_rows > 0 && end - begin_of(n_rows - 1) < static_cast<Offset>(ShortText::kMost)) --n_rows;
+  Offset begin = begin_of(0);
+  for (std::size_t row = 0; row < n_rows; ++row) {
+    const Offset next = begin_of(row + 1);
+    const auto size = static_cast<std::size_t>(next - begin);
+    double code = missing;
+    if (all_valid || column.is_valid(row)) [[likely]] {
+      code = size <= ShortText::kMost ? categories.code_of(ShortText::at(bytes + begin, size))
+                                      : categories.code_of(std::string_view(bytes + begin, size));
+    }
+    out[row] = static_cast<Out>(code);
+    begin = next;
+  }
+  return n_rows;
+}
+
+// The same of views, which hold texts of up to 12 bytes themselves, behind their size.
+template <class Out>
+std::size_t read_short_views(const Column& column, const Categories& categories, double missing, Out* out) {
+  return with_texts(column, [&](auto get) {
+    const char* view = static_cast<const char*>(column.values) + 16 * column.offset;
+    for (std::size_t row = 0; row < column.n_rows; ++row, view += 16) {
+      std::uint64_t words[2];
+      std::memcpy(words, view, sizeof words);
+      const auto size = static_cast<std::size_t>(words[0] & 0xFFFFFFFFu);
+      double code = missing;
+      if (column.is_valid(row)) [[likely]] {
+        code = size <= 12 ? categories.code_of(ShortText::of(words[0] >> 32 | words[1] << 32, words[1] >> 32, size))
+                          : categories.code_of(get(row));
+      }
+      out[row] = static_cast<Out>(code);
+    }
+    return column.n_rows;
+  });
+}
+
 template <class Out>
 Trouble read_texts(const Column& column, const Reading& reading, Out* out) {
   const Categories& categories = *reading.categories;
   const double missing = null_code(reading, true);
   Trouble trouble;
+  std::size_t first = 0;
+  if (categories.finds_short_texts() && column.n_rows > 0) {
+    first = column.kind == ColumnKind::kText        ? read_short_texts<std::int32_t>(column, categories, missing, out)
+            : column.kind == ColumnKind::kLargeText ? read_short_texts<std::int64_t>(column, categories, missing, out)
+                                                    : read_short_views(column, categories, missing, out);
+  }
   with_texts(column, [&](auto get) {
-    for (std::size_t row = 0; row < column.n_rows; ++row) {
+    for (std::size_t row = first; row < column.n_rows; ++row) {
       if (!column.is_valid(row)) {
         out[row] = static_cast<Out>(missing);
       } else if (categories.has_texts()) {

@@ -7,8 +7,13 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OrdinalEncoder
 
 import scurry
+from scurry.errors import InputError
 from scurry.forest import as_rows
 from scurry.forest.tables import ByteRows
 from support.strategies import adversarial_rows, complete_forest, ragged_forest
@@ -124,6 +129,51 @@ def test_as_many_thresholds_as_fit():
         np.testing.assert_array_equal(forest.scores(frame), forest.scores(as_rows(forest, frame)))
     more = scurry.Forest.from_trees([*stumps, stumps[0] | {"threshold": [999.0, 0, 0]}])
     assert more.byte_ranks is None
+
+
+@pytest.mark.parametrize("n_edges", [1, 3, 7, 8, 31, 100, 254])
+def test_thresholds_that_are_one_float(n_edges):
+    edges = 1.0 + np.arange(n_edges) * 2.0**-50
+    stumps = [
+        {"feature": [0, -1, -1], "threshold": [edge, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+         "value": [[0.0], [0.0], [1.0]]} for edge in edges
+    ]  # fmt: skip
+    forest = scurry.Forest.from_trees(stumps).replace(aggregation="sum", input_dtype="float64", feature_names=["x"])
+    values = np.concatenate([edges, np.nextafter(edges, 0), np.nextafter(edges, 2), [np.nan, -np.inf, np.inf, 0.5, 3]])
+    frame = pd.DataFrame({"x": np.tile(values, 64 // len(values) + 1)})
+    assert isinstance(forest.engine_rows(frame), ByteRows)
+    np.testing.assert_array_equal(forest.scores(frame), forest.scores(as_rows(forest, frame)))
+    below = np.where(
+        np.isnan(frame.x), forest.scores(np.array([[np.nan]])).item(), (frame.x.to_numpy()[:, None] > edges).sum(1)
+    )
+    np.testing.assert_array_equal(forest.scores(frame)[:, 0], below)
+
+
+def test_numbers_that_are_not_next_to_each_other():
+    forest = ragged_forest(n_trees=12, n_features=2).replace(feature_names=["x0", "x1"], input_dtype="float64")
+    wide = np.random.default_rng(5).normal(size=(2 * N_ROWS, 6))
+    frame = pd.DataFrame(wide[:, :2], columns=["x0", "x1"])[::2]
+    packed = np.frombuffer(b"\0" + wide[::2, :2].T.tobytes(), np.float64, offset=1).reshape(2, -1)
+    assert not packed.flags.aligned
+    for table in (frame, pd.DataFrame(packed.T, columns=["x0", "x1"], copy=False)):
+        assert isinstance(forest.engine_rows(table), ByteRows)
+        np.testing.assert_array_equal(forest.scores(table), forest.scores(wide[::2, :2]))
+
+
+def test_categories_that_an_encoder_refuses():
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame({"x": rng.normal(size=N_ROWS), "c": rng.choice(LETTERS, N_ROWS)})
+    encoder = ColumnTransformer([("c", OrdinalEncoder(), ["c"])], remainder="passthrough")
+    model = HistGradientBoostingClassifier(max_iter=5, min_samples_leaf=5, random_state=0)
+    pipeline = make_pipeline(encoder, model).fit(frame, (frame.c > "letter 2") ^ (frame.x > 0))
+    forest = scurry.from_model(pipeline)
+    unknown = frame.copy()
+    unknown.loc[77, "c"] = "unknown"
+    for make in (lambda table: table, pl.from_pandas, lambda table: pa.Table.from_pandas(table, preserve_index=False)):
+        assert isinstance(forest.engine_rows(make(frame)), ByteRows)
+        np.testing.assert_array_equal(forest.predict(make(frame)), pipeline.predict(frame))
+        with pytest.raises(InputError, match=r"'c' has a value that is none of its categories .*, in row 77"):
+            forest.predict(make(unknown))
 
 
 def test_early_exits_and_what_draws_by_values():

@@ -19,9 +19,15 @@ VECTORS_ALL_THE_SAME = {("symmetric", "add_doubles"), ("sliced", "walk_row")}
 ONE_BY_ONE_IN_FOUR_LANES = {("walk", "walk_tree"), ("walk", "descend_tree"), ("sliced", "walk_row")} | {
     ("symmetric", "leaves_of_row")
 }
-# Numbers that are no floats are looked up one by one where no instruction gathers words under a mask, and other
-# registers do not hold a row of many columns.
-ONE_BY_ONE_WITHOUT_MASKS = {("encode", "lower_inexact"), ("walk", "walk_tops")}
+# Numbers that are no floats are looked up one by one where no instruction gathers words under a mask, numbers are
+# searched for one by one where no instruction picks thresholds from registers, and other registers do not hold a row of
+# many columns.
+ONE_BY_ONE_WITHOUT_MASKS = {
+    ("encode", "lower_inexact"),
+    ("ranks", "rank_numbers<float>"),
+    ("ranks", "rank_numbers<double>"),
+    ("walk", "walk_tops"),
+}
 # The least number of instructions on whole registers, about half of what GCC 12 makes; others need one.
 LEAST = {"rank_rows": 80, "score": 10, "count_wrong": 8, "bound_leaves": 4, "test_lanes": 60}
 COMPARES = {"encode", "ranks", "sliced", "symmetric", "walk"}

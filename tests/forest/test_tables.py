@@ -162,6 +162,25 @@ def test_texts_that_differ_in_one_byte_are_told_apart(size):
         np.testing.assert_array_equal(as_rows(forest_with(known), frame)[:, 1], expected)
 
 
+@pytest.mark.parametrize("n_known", [1, 40, 600, 5000])
+def test_texts_of_all_lengths_together(n_known):
+    # Short texts are looked up as words: zeros behind them are no part of them, and nothing behind the last is read.
+    rng = np.random.default_rng(n_known)
+    ends = ["", "\0", "\0\0", "é", "x" * 7, "x" * 8, "x" * 9, "x" * 15, "x" * 16, "x" * 17, "\0" * 16, "\0" * 17]
+    pool = list(dict.fromkeys([*ends, *(f"{k}{ends[k % len(ends)]}" for k in range(2 * n_known))]))
+    known = [text for text in rng.permutation(np.array(pool, object)) if not text.endswith("\0")]  # numpy drops them
+    known = known[:n_known]
+    values = [*rng.choice(np.array(pool, object), 200), None, *ends]
+    code_of = {text: code for code, text in enumerate(known)}
+    expected = [code_of.get(value, np.nan) for value in values]
+    forest = forest_with(known)
+    for type_ in (pa.string(), pa.large_string(), pa.string_view()):
+        column = pa.array(values, type_)
+        for first, last in ((0, len(values)), (3, 60), (190, len(values)), (5, 5)):
+            table = pa.table({"x": np.zeros(last - first), "c": column[first:last]})
+            np.testing.assert_array_equal(as_rows(forest, table)[:, 1], expected[first:last])
+
+
 @pytest.mark.parametrize(
     "dtype",
     ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bool"],

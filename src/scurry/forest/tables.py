@@ -31,6 +31,7 @@ _DTYPES = {"e": np.dtype("f2"), "f": np.dtype("f4"), "g": np.dtype("f8"), "b": n
     for letter, name in zip("cCsSiIlL", ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"), strict=True)
 }
 """Types of numbers by Arrow's names."""
+_MISSING_BYTE = 255  # of rows that are bytes: a missing value, or no category
 _CODES_INSTEAD = "Codes of categories belong into a numpy array"
 _NO_CODES = "This model takes values of categories, not codes: pass a table, or an array of dtype object"
 
@@ -146,7 +147,7 @@ class TableReader:
         ranks : ByteRanks, optional
             Of the forest: what makes the matrix one of bytes, `ByteRows`, where all columns can be read without Python.
         """
-        if self._raw.known_only or self._refuses_na:  # numbers are looked at once more
+        if self._refuses_na:  # bytes do not tell pandas' NA from others
             ranks = None
         pandas = sys.modules.get("pandas")
         if pandas is not None and isinstance(X, pandas.DataFrame):
@@ -240,7 +241,7 @@ class TableReader:
         if ranks is not None:
             rows = self._empty(table.n_rows, ranks)
             failure = table.read(order, self.recipes, rows, ranks=ranks)
-            if failure is None:
+            if failure is None and not self._has_unknown(rows):
                 return rows
         rows = self._empty(table.n_rows)
         while (failure := table.read(order, self.recipes, rows)) is not None and failure[1] == "other type":
@@ -264,6 +265,8 @@ class TableReader:
             sources[failure[0]] = np.asarray(columns[failure[0]], dtype=object)
             failure = _core.read_columns(sources, layout.recipes, rows, ranks=ranks)
         self._check(failure)
+        if ranks is not None and self._has_unknown(rows):
+            return self._read_pandas(frame, expected, None)  # the message names the row
         return rows if ranks is not None else self._known(rows)
 
     def _names_of(self, index: Any) -> tuple[Any, ...]:
@@ -346,6 +349,10 @@ class TableReader:
     def _refuse_dtype(self, feature: int, dtype: Any) -> None:
         if feature not in self._categories and isinstance(dtype, np.dtype):
             self._raw.refuse(dtype, f"column {self._titles[feature]!r}")
+
+    def _has_unknown(self, rows: NDArray[Any]) -> bool:
+        """Return whether rows that are bytes hold unknown categories where the encoder of a pipeline refuses them."""
+        return any(rows[:, feature].max(initial=0) == _MISSING_BYTE for feature in self._raw.known_only)
 
     def _known(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Return the rows, after refusing unknown categories where the encoder of a pipeline does."""

@@ -18,9 +18,9 @@ of training rows, which unlike a classifier's Hessians means the same in every t
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Sequence
-from itertools import chain
+import tempfile
 from os import PathLike
 from typing import Any
 
@@ -75,7 +75,7 @@ def import_model(model: Any) -> Forest:
     from lightgbm import Booster, LGBMClassifier, LGBMModel, LGBMRanker, LGBMRegressor
 
     if isinstance(model, Booster):
-        return _import_text(model.model_to_string())
+        return _import_text(_text_of(model))
     name = type(model).__name__
     if not isinstance(model, LGBMModel):
         raise UnsupportedModelError(
@@ -88,7 +88,7 @@ def import_model(model: Any) -> Forest:
             f"this {name} has pred_early_stop set, so its predictions are approximations; "
             "call set_params(pred_early_stop=False) first"
         )
-    text = model.booster_.model_to_string()
+    text = _text_of(model.booster_)
     if isinstance(model, LGBMClassifier):
         if callable(model.objective_):
             raise UnsupportedModelError(
@@ -97,6 +97,15 @@ def import_model(model: Any) -> Forest:
             )
         return _import_text(text, model.classes_)
     return _import_text(text, None if isinstance(model, LGBMRegressor | LGBMRanker) else "of the objective")
+
+
+def _text_of(booster: Any) -> str:
+    """Return what `model_to_string` does. That writes large models twice, the first time to know their size."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.txt")
+        booster.save_model(path)
+        with open(path, "rb") as stream:
+            return stream.read().decode()
 
 
 def import_file(path: str | PathLike[str]) -> Forest:
@@ -187,17 +196,17 @@ def _count(header: dict[str, str], key: str) -> int:
 
 def _numbers(trees: list[_Tree], key: str, sizes: NDArray[np.int64], default: float | None = None) -> NDArray[Any]:
     """Return the numbers that all trees have under `key`, `sizes` of them; a tree without the key has `default`s."""
-    words: list[Sequence[str | float]] = [tree.get(key, "").split() for tree in trees]
+    texts = [tree.get(key, "") for tree in trees]
     if default is not None:
-        words = [word or [default] * size for word, size in zip(words, sizes.tolist(), strict=True)]
-    lengths = np.array([len(word) for word in words])
+        texts = [text or f"{default} " * size for text, size in zip(texts, sizes.tolist(), strict=True)]
+    try:
+        numbers, lengths = _core.read_numbers(texts)
+    except ValueError as error:
+        raise FormatError(f"{key} must be numbers: {error}") from error
     if (lengths != sizes).any():
         tree = int(np.argmax(lengths != sizes))
         raise FormatError(f"tree {tree} has {lengths[tree]} values of {key}, expected {sizes[tree]}")
-    try:
-        return np.fromiter(map(float, chain.from_iterable(words)), np.float64, int(lengths.sum()))
-    except ValueError as error:
-        raise FormatError(f"{key} must be numbers: {error}") from error
+    return numbers
 
 
 def _integers(trees: list[_Tree], key: str, sizes: NDArray[np.int64], low: int, high: int) -> NDArray[np.int64]:

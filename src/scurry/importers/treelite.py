@@ -285,7 +285,7 @@ def _assemble(header: _Header, trees: list[_Tree]) -> Forest:
         output = np.append(output, np.arange(n_outputs) if output[0] >= 0 else -1)
     ensemble, set_of, sets = _join(trees, n_outputs if output[0] >= 0 else None, output)
     _check_trees(ensemble)
-    nodes, _ = arrange(ensemble, set_of)
+    nodes = arrange(ensemble, set_of)
     serves = output[0] >= 0 and n_outputs > 1
     if serves:
         nodes["value"] = nodes["value"].sum(axis=1, keepdims=True)

@@ -112,7 +112,7 @@ def _import(folder: str) -> Forest:
     reader = _Trees(features, {column: at for at, column in enumerate(used)}, 0 if classes is None else len(classes))
     reader.read(blobs, specific.number(2))
     answer = _forest(specific, reader, classes) if kind == "RANDOM_FOREST" else _boosted(specific, reader, classes)
-    nodes, _ = arrange(reader.ensemble(answer.pop("value")), np.array(reader.set_of, np.int64))
+    nodes = arrange(reader.ensemble(answer.pop("value")), np.array(reader.set_of, np.int64))
     categories = {at: np.array(column.values[1:]) for at, column in enumerate(features) if column.kind == _CATEGORICAL}
     return Forest(
         **nodes,

@@ -34,7 +34,7 @@ from scurry.errors import FormatError, InputError, UnsupportedModelError
 from scurry.forest import Forest
 from scurry.importers.onnx.ensemble import Ensemble, read_indexed, read_listed
 from scurry.importers.onnx.graph import BOOL, DOUBLE, FLOAT, INT32, INT64, STRING, TREES, Graph, Node, read_graph
-from scurry.importers.onnx.trees import join_copies, lower
+from scurry.importers.onnx.trees import lower
 
 
 @dataclass(frozen=True)
@@ -637,20 +637,14 @@ def _fit(base: NDArray[np.float64], n_outputs: int) -> NDArray[np.float64]:
 
 def _assemble(ensemble: Ensemble, answer: Answer, columns: Columns) -> Forest:
     n_outputs = ensemble.value.shape[1]
-    nodes, serves = lower(ensemble)
+    nodes, output = lower(ensemble, answer.mean)
     used = int(nodes["feature"].max(initial=-1)) + 1
     n_features = used if columns.n_features is None else columns.n_features
     if n_features < used:
         raise FormatError(f"it tests feature {used - 1}, but its input has {n_features} columns")
-    output = _outputs_of_trees(serves, answer.mean)
-    if output is not None and (output.reshape(-1, n_outputs) == np.arange(n_outputs)).all():
-        joined = join_copies(nodes, n_outputs)
-        nodes, output = (nodes, output) if joined is None else (joined, None)
     if answer.base.any():
         nodes = _add_leaf(nodes, answer.base, output)
         output = None if output is None else np.append(output, np.arange(n_outputs))
-    if output is not None:
-        nodes["value"] = nodes["value"].sum(axis=1, keepdims=True)
     return Forest(
         **nodes,
         **answer.header(columns.dtype),
@@ -662,18 +656,9 @@ def _assemble(ensemble: Ensemble, answer: Answer, columns: Columns) -> Forest:
     )
 
 
-def _outputs_of_trees(serves: NDArray[np.bool_], mean: bool) -> NDArray[np.int64] | None:
-    """Return the output that each tree serves, None if there is one output, or trees serve several."""
-    n_trees, n_outputs = serves.shape
-    output = serves.argmax(axis=1)
-    counts = np.bincount(output, minlength=n_outputs)
-    even = (counts == counts[0]).all() if mean else n_trees % n_outputs == 0
-    return output if n_outputs > 1 and (serves.sum(axis=1) <= 1).all() and even else None
-
-
 def _add_leaf(nodes: dict[str, Any], base: NDArray[np.float64], output: NDArray[np.int64] | None) -> dict[str, Any]:
     """Return the trees with base values as leaves at the end, one for all outputs or one for each."""
-    leaves = base[None, :] if output is None else np.diag(base)
+    leaves = base[None, :] if output is None else base[:, None]
     n_nodes = nodes["tree_offset"][-1]
     ends = {"left": -1, "right": -1, "feature": -1, "threshold": 0.0, "default_left": False, "category_set": -1}
     more = {name: np.append(nodes[name], np.full(len(leaves), end)) for name, end in ends.items()}

@@ -23,10 +23,11 @@ _MAX_COPIES = 2**22  # nodes that a model may have after shared children were co
 _MAX_CATEGORY = 2**24  # whole numbers beyond have gaps in float32
 
 
-def lower(ensemble: Ensemble) -> tuple[dict[str, Any], NDArray[np.bool_]]:
-    """Return the node arrays of a `Forest`, its categories and what its rows must be, and the outputs of each tree.
+def lower(ensemble: Ensemble, mean: bool) -> tuple[dict[str, Any], NDArray[np.int64] | None]:
+    """Return the node arrays of a `Forest`, its categories and what its rows must be, and the output of each tree.
 
-    The second is a bool array of shape (n_trees, n_targets): whether any leaf of the tree adds to the output.
+    The second is None if there is one output, or trees serve several. With `mean`, sums are divided by the number of
+    trees that serve an output.
     """
     ensemble = _without_unreachable(ensemble)
     inner = ensemble.mode != LEAF
@@ -45,18 +46,33 @@ def lower(ensemble: Ensemble) -> tuple[dict[str, Any], NDArray[np.bool_]]:
         copies = _Copies(ensemble)
         ensemble, set_of = copies.ensemble, copies.set_of
         sets, categories, missing_codes = copies.sets, copies.categories, copies.missing_codes
-    nodes, serves = arrange(ensemble, set_of)
+    nodes = _order(ensemble, set_of)
+    order, n_outputs = nodes.pop("order"), ensemble.value.shape[1]
+    value, rate = ensemble.value[order], ensemble.hitrate[order]
+    output = None
+    if n_outputs > 1:
+        serves = np.logical_or.reduceat(ensemble.scored[order], nodes["tree_offset"][:-1], axis=0)
+        output = _outputs_of_trees(serves, mean)
+    if output is not None:
+        in_turn = (output.reshape(-1, n_outputs) == np.arange(n_outputs)).all()
+        joined = _join_copies(nodes, value, n_outputs) if in_turn else None
+        if joined is not None:
+            nodes, value, first = joined
+            rate, output = rate[first], None
+        else:
+            value = value.sum(axis=1, keepdims=True)
+    nodes |= _inner_values(nodes, value, rate)
     if categories:
         nodes |= pack_sets(sets) | {
             "categories": categories,
             "encode_numbers": True,
             "raw_rows": RawRows(missing_codes=missing_codes) if missing_codes else None,
         }
-    return nodes, serves
+    return nodes, output
 
 
-def arrange(ensemble: Ensemble, set_of: NDArray[np.int64]) -> tuple[dict[str, Any], NDArray[np.bool_]]:
-    """Return the node arrays of a `Forest`, and which outputs each tree adds to, of trees that share no children.
+def arrange(ensemble: Ensemble, set_of: NDArray[np.int64]) -> dict[str, Any]:
+    """Return the node arrays of a `Forest`, of trees that share no children.
 
     Parameters
     ----------
@@ -65,9 +81,17 @@ def arrange(ensemble: Ensemble, set_of: NDArray[np.int64]) -> tuple[dict[str, An
         The set that a node tests, -1 where it compares. Members go to the true child.
     """
     nodes = _order(ensemble, set_of)
-    nodes |= _inner_values(ensemble, nodes)
-    serves = np.logical_or.reduceat(ensemble.scored[nodes.pop("order")], nodes["tree_offset"][:-1], axis=0)
-    return nodes, serves
+    order = nodes.pop("order")
+    return nodes | _inner_values(nodes, ensemble.value[order], ensemble.hitrate[order])
+
+
+def _outputs_of_trees(serves: NDArray[np.bool_], mean: bool) -> NDArray[np.int64] | None:
+    """Return the output that each tree serves, None if trees serve several, or outputs have too few of them."""
+    n_trees, n_outputs = serves.shape
+    output = serves.argmax(axis=1)
+    counts = np.bincount(output, minlength=n_outputs)
+    even = (counts == counts[0]).all() if mean else n_trees % n_outputs == 0
+    return output if (serves.sum(axis=1) <= 1).all() and even else None
 
 
 def _without_unreachable(ensemble: Ensemble) -> Ensemble:
@@ -82,6 +106,8 @@ def _without_unreachable(ensemble: Ensemble) -> Ensemble:
         # Each node once, so that shared children do not multiply from level to level.
         place[level] = np.arange(len(level))
         level = level[place[level] == np.arange(len(level))]
+    if reached.all():
+        return ensemble
     return replace(
         ensemble,
         mode=np.where(reached, ensemble.mode, np.uint8(LEAF)),
@@ -93,6 +119,8 @@ def _without_unreachable(ensemble: Ensemble) -> Ensemble:
 def _without_unequal(ensemble: Ensemble) -> Ensemble:
     """Write "unequal" as "equal" with children exchanged; missing values are unequal to all numbers."""
     unequal = ensemble.mode == NEQ
+    if not unequal.any():
+        return ensemble
     return replace(
         ensemble,
         true=np.where(unequal, ensemble.false, ensemble.true),
@@ -302,7 +330,9 @@ def _order(ensemble: Ensemble, set_of: NDArray[np.int64]) -> dict[str, Any]:
         level = np.concatenate([ensemble.true[level], ensemble.false[level]])
         tree = np.concatenate([tree, tree])
     found, tree_of = np.concatenate(levels), np.concatenate(trees)
-    order = found[np.argsort(tree_of, kind="stable")]
+    # Numbers of 16 bits are sorted by counting, which takes a fifth of the time.
+    few = len(ensemble.roots) <= 2**16
+    order = found[np.argsort(tree_of.astype(np.uint16) if few else tree_of, kind="stable")]
     index = np.full(len(ensemble.mode) + 1, -1, np.int64)
     index[order] = np.arange(len(order))
     mode, split, track = ensemble.mode[order], ensemble.split[order], ensemble.track[order]
@@ -345,8 +375,13 @@ def _sides(
     }
 
 
-def join_copies(nodes: dict[str, Any], n_outputs: int) -> dict[str, Any] | None:
-    """Return trees with vectors at their leaves, if the file has each tree once for every output; else None."""
+def _join_copies(
+    nodes: dict[str, Any], value: NDArray[np.float64], n_outputs: int
+) -> tuple[dict[str, Any], NDArray[np.float64], NDArray[np.int64]] | None:
+    """Return trees with vectors at their leaves, if the file has each tree once for every output; else None.
+
+    Also returns these vectors, and the nodes that are kept: those of each first copy.
+    """
     offset = nodes["tree_offset"]
     first, sizes = offset[:-1].reshape(-1, n_outputs), np.diff(offset).reshape(-1, n_outputs)
     if (sizes != sizes[:, :1]).any():
@@ -355,8 +390,8 @@ def join_copies(nodes: dict[str, Any], n_outputs: int) -> dict[str, Any] | None:
     end = np.cumsum(size)
     node = np.arange(end[-1]) + np.repeat(first[:, 0] - end + size, size)  # those of the first copies
     root, inner = np.repeat(first[:, 0], size), nodes["left"][node] >= 0
-    values = []
-    for copy in range(n_outputs):
+    values = [value[node, 0]]
+    for copy in range(1, n_outputs):
         at = node + np.repeat(first[:, copy] - first[:, 0], size)
         moved = at - node
         same = all(
@@ -368,28 +403,29 @@ def join_copies(nodes: dict[str, Any], n_outputs: int) -> dict[str, Any] | None:
         )
         if not same or not children:
             return None
-        values.append(nodes["value"][at, copy])
+        values.append(value[at, copy])
     down = np.repeat(end - size, size) - root
     kept = {name: nodes[name][node] for name in ("feature", "threshold", "default_left", "category_set")}
     sides = {side: np.where(inner, nodes[side][node] + down, -1) for side in ("left", "right")}
-    offset = np.append(0, end)
-    return nodes | kept | sides | {"tree_offset": offset, "value": np.stack(values, axis=1), "cover": None}
+    return nodes | kept | sides | {"tree_offset": np.append(0, end)}, np.stack(values, axis=1), node
 
 
-def _inner_values(ensemble: Ensemble, nodes: Mapping[str, Any]) -> dict[str, Any]:
+def _inner_values(
+    nodes: Mapping[str, Any], leaf_value: NDArray[np.float64], rate: NDArray[np.float64]
+) -> dict[str, Any]:
     """Return the values of all nodes, inner ones by the mean of the leaves below, and their training weights.
 
     Few files have training weights: hit rates count as such only where those of two children add up to their parent's.
     """
-    order, left, right = nodes["order"], nodes["left"], nodes["right"]
-    rate, inner = ensemble.hitrate[order], left >= 0
+    left, right = nodes["left"], nodes["right"]
+    inner = left >= 0
     sums = rate[left[inner]] + rate[right[inner]]
     with np.errstate(invalid="ignore"):
         known = bool((rate >= 0).all() and inner.any() and (np.abs(sums - rate[inner]) <= 1e-5 * sums).all())
-    weight = np.where(rate > 0, rate, 1e-30) if known else np.ones(len(order))
+    weight = np.where(rate > 0, rate, 1e-30) if known else np.ones(len(left))
     columns = [
         mean_of_leaves(nodes["tree_offset"], left, right, weight, np.ascontiguousarray(column))
-        for column in ensemble.value[order].T
+        for column in leaf_value.T
     ]
     return {"value": np.stack(columns, axis=1), "cover": rate if known else None}
 
