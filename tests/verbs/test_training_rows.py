@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from catboost import CatBoostClassifier
 from lightgbm import LGBMClassifier
+from scipy.sparse import csr_matrix
 from scipy.stats import binom
 from sklearn.datasets import make_classification
 from sklearn.ensemble import (
@@ -89,6 +90,20 @@ class TestTrainingRows:
             fast = scurry.EarlyExitClassifier(model, max_disagreement=0.02).fit(X, y)
         assert fast.predictor_.plan.stop is None
         np.testing.assert_array_equal(fast.predict(X), model.predict(X))
+
+    @pytest.mark.parametrize("table", [np.asarray, csr_matrix])
+    def test_rows_on_which_scurry_trained_are_known(self, table):
+        """Leaves of so small trees do not tell them, nor would a tenth of the rows."""
+        X, y = make_classification(3000, 10, n_informative=5, flip_y=0.1, random_state=0)
+        X = X.astype(np.float32)
+        small = RandomForestClassifier(9, max_depth=2, random_state=0)
+        fast = scurry.EarlyExitClassifier(small, max_disagreement=0.05, random_state=0).fit(table(X[:2000]), y[:2000])
+        assert not describe_training(scurry.from_model(fast.estimator_), InMemory(X[:200]), None)
+        with pytest.warns(UserWarning, match=r"of 1,200 calibration rows trained the model\. Trees agree"):
+            scurry.early_exit(fast.forest_, X[1800:], max_disagreement=0.05)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            scurry.early_exit(fast.forest_, X[2000:], max_disagreement=0.05)
 
     def test_promises_that_need_no_rows_stay(self):
         model, X, _ = train(RandomForestClassifier(31, random_state=0))

@@ -30,6 +30,7 @@ from scurry.predictor import Predictor, Summary
 from scurry.promises import Certificate, Promise
 from scurry.runners.runner import Run
 from scurry.stopping.guarantee import are_copied, hash_rows
+from scurry.verbs.training_rows import remember_training
 
 Train: TypeAlias = Callable[[NDArray[np.intp]], Any]
 
@@ -172,6 +173,8 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
         if self.forest_.classes is not None:
             self.classes_ = self.forest_.classes
         rows = as_rows(self.forest_, table)
+        if not fitted:
+            remember_training(self.forest_, rows[training])
         self._calibration = Calibration(
             rows=rows[calibrating],
             labels=None if labels is None else labels[calibrating],

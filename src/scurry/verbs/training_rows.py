@@ -3,7 +3,8 @@
 Rows that trained the model are noticed by how they fill the leaves of its trees, or by how right it is on them. Most
 frameworks store with each leaf how many training rows fell into it. On rows that it was trained on a model agrees with
 itself far better than on new ones, so a promise that was tested on them is false. Such rows fill the leaves like those
-that were counted, where other rows scatter around them. No labels are needed for it.
+that were counted, where other rows scatter around them. No labels are needed for it. Rows on which scurry itself
+trained a forest are remembered with it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from functools import partial
 from itertools import pairwise
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +25,8 @@ from scurry.stopping.guarantee import (
     average,
     certified_rate,
     dependence,
+    find_shared,
+    hash_rows,
 )
 
 # How far the counts of leaves lie from those of training, as a part of what two independent samples have: training rows
@@ -44,6 +48,18 @@ _MIN_LEAVES, _MIN_ROWS = 6, 50  # equal counts in that many leaves have a chance
 _MIN_VALUES = 8  # of weights in leaves: of fewer, a larger unit may be a common one by chance
 _MIN_COUNT = 0.5  # of rows in a leaf: fewer say nothing
 _PAIRS, _PAIRED_ROWS = 32, 4096  # of trees and rows that show how alike the trees divide rows
+_WHY_NOT = (
+    "Trees agree far more on such rows than on new ones, so nothing is promised for new rows. Pass rows that the model "
+    "has not seen; EarlyExitClassifier with a model that is not fitted yet holds them out by itself"
+)
+
+# By forest, as long as it lives: a digest of each row that trained it. Files do not have them.
+_trained_on: WeakKeyDictionary[Forest, NDArray[np.uint64]] = WeakKeyDictionary()
+
+
+def remember_training(forest: Forest, rows: NDArray[Any]) -> None:
+    """Remember the rows that `forest` was trained on, so that a calibration on them is noticed for certain."""
+    _trained_on[forest] = hash_rows(rows, forest.input_dtype)
 
 
 def describe_training(forest: Forest, sample: Sample, y: NDArray[Any] | None) -> str:
@@ -61,6 +77,11 @@ def describe_training(forest: Forest, sample: Sample, y: NDArray[Any] | None) ->
     -------
     str
     """
+    known = _trained_on.get(forest)
+    if known is not None:
+        shared = find_shared(sample.each(partial(hash_rows, dtype=forest.input_dtype)), known)
+        if shared is not None:
+            return f"{shared.sum():,} of {len(shared):,} calibration rows trained the model. {_WHY_NOT}"
     fills, is_right = _fills_leaves_like_training_rows(forest, sample), False
     if fills is None and y is not None:
         is_right = _is_too_right(forest, sample, y)
@@ -71,11 +92,7 @@ def describe_training(forest: Forest, sample: Sample, y: NDArray[Any] | None) ->
         if fills
         else "the model is right on them far more often than its own probabilities say"
     )
-    return (
-        f"the calibration rows look like rows that trained the model: {sign}. Trees agree far more on such rows than "
-        "on new ones, so nothing is promised for new rows. Pass rows that the model has not seen; EarlyExitClassifier "
-        "with a model that is not fitted yet holds them out by itself"
-    )
+    return f"the calibration rows look like rows that trained the model: {sign}. {_WHY_NOT}"
 
 
 def _fills_leaves_like_training_rows(forest: Forest, sample: Sample) -> bool | None:
