@@ -28,7 +28,7 @@ COMMANDS = [command.name for command in typer.main.get_command(cli.load_program(
         (None, "cannot read the model file"),
         (b"", "is not a model file that scurry knows"),
         (b"\x80\x04\x95", "is a pickle, and loading a pickle runs whatever code"),
-        (b"PK\x03\x04 and then nothing", "is not a readable .scurry file"),
+        (b"PK\x03\x04 and then nothing", "it does not end as a .scurry file does"),
     ],
 )
 def test_wrong_model_file(tmp_path, fail, content, message):

@@ -199,10 +199,10 @@ class EarlyExitRanker(BudgetedEstimator):
     --------
     >>> import numpy as np, scurry
     >>> rng = np.random.default_rng(0)
-    >>> X, queries = rng.normal(size=(9000, 4)), np.arange(9000) // 20
+    >>> X, queries = rng.normal(size=(27000, 4)), np.arange(27000) // 100
     >>> y = X[:, 0] * X[:, 1] + X[:, 2]
     >>> ranker = scurry.EarlyExitRanker(k=5, max_changed=0.05, calibration_size=0.4, random_state=0)
-    >>> run = ranker.fit(X[:8000], y[:8000], groups=queries[:8000]).run(X[8000:], groups=queries[8000:])
+    >>> run = ranker.fit(X[:24000], y[:24000], groups=queries[:24000]).run(X[24000:], groups=queries[24000:])
     >>> run.mean_trees < 60
     True
     """
