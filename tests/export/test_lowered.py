@@ -1,11 +1,13 @@
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import ExtraTreesRegressor, RandomForestClassifier
 
 import scurry
 from scurry import Forest, Plan, Predictor
+from scurry.compression import share_thresholds
 from scurry.errors import InputError, UnsupportedModelError
 from scurry.export import LAYOUTS, to_c, verify
 from scurry.export.comparisons import lower_tests, split_columns
@@ -218,6 +220,22 @@ def test_many_thresholds_become_several_columns():
     many = tests._replace(column=np.zeros(2**16 + 1, np.int64), threshold=np.arange(2**16 + 1))
     with pytest.raises(InputError, match="share_thresholds"):
         split_columns(many)
+
+
+@pytest.mark.parametrize("inputs", ["int16", "float32"])
+def test_the_advice_about_too_many_thresholds_works(inputs):
+    rng = np.random.default_rng(0)
+    rows = rng.integers(-32768, 32767, (5000, 100 if inputs == "float32" else 3)).astype(float)
+    trees = ExtraTreesRegressor(60 if inputs == "float32" else 4, random_state=0)
+    deep = scurry.from_model(trees.fit(rows[:2500], rng.normal(size=2500)))
+
+    def split(forest):
+        return split_columns(lower_tests(forest, np.flatnonzero(~forest.is_leaf), quantised=True, inputs=inputs))
+
+    with pytest.raises(InputError, match=r"share_thresholds\(forest, \d+\)") as refused:
+        split(deep)
+    n_splits = int(re.search(r"forest, (\d+)\)", str(refused.value)).group(1))
+    assert len(split(share_thresholds(deep, n_splits)).columns.feature) <= 256
 
 
 def test_other_plans_and_splits_are_refused(forest):

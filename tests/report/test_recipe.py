@@ -106,5 +106,6 @@ def test_the_promise_says_at_which_threshold_and_which_scores_are_kept(forest, d
     )
     said = exits.tell_exits(fast, exits.TestRows(fast.forest, data["test"][0])).promise
     assert "answers its second class from a probability of 0.3 on" in said
-    assert "Rows of the second class get their full score." in said
+    name = forest.classes.tolist()[1]
+    assert f"That is {name!r}: P({name}) >= 0.3. Rows of class {name!r} get their full score." in said
     assert said in " ".join(str(fast.summary()).split())

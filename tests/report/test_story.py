@@ -345,3 +345,16 @@ def test_the_slider_shows_what_accuracy_hides(forest, data, exit_by):
     columns = {c.name: c.values for c in TestRows(forest, X, y).compare([np.zeros(len(y), int), y])}
     assert columns["recall of 1"].tolist() == [0, 1]
     assert columns["precision of 1"].tolist() == [1, 1]
+
+
+def test_the_class_whose_recall_is_promised_comes_first(forest, data, exit_by):
+    X, y = data["test"]
+    fast = exit_by(forest, "qwyc")
+    for main, other in ((0, 1), (1, 0)):
+        test = TestRows(forest, X, y, promise=scurry.promises.Recall(main, 0.01))
+        assert test.thin(50).main_class == test.main_class == main
+        columns = {column.name: column.values.tolist() for column in test.compare([np.full(len(y), main), 1 - y])}
+        assert columns[f"recall of {main}"] == [1, 0]
+        assert f"recall of {other}" not in columns
+        measures = [row[0] for row in cells(render_quality(exits.tell_exits(fast, test), test))[0]]
+        assert measures.index(f"recall of {main}") < measures.index(f"recall of {other}")

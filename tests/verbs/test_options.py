@@ -72,6 +72,13 @@ def test_arguments_that_make_no_sense(forest, arguments, message):
         scurry.early_exit(forest, X, **arguments)
 
 
+def test_scores_are_kept_for_the_promised_class(forest):
+    X, y = two_classes(500, 14)
+    message = r'keep_scores="positive" keeps the scores of rows of 1, the second class, and the promise is about 0'
+    with pytest.raises(InputError, match=message):
+        scurry.early_exit(forest, X, y, promise=scurry.promises.Recall(0, 0.2), keep_scores="positive")
+
+
 def test_numbers_of_any_type(forest):
     X, _ = two_classes(4000, 33)
     asked = {"max_disagreement": np.float32(0.125), "confidence": np.float32(0.5), "threshold": np.float32(0.25)}

@@ -61,7 +61,10 @@ def export_c(
     directory: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to write to.", show_default=False)],
     name: Annotated[str, typer.Option(help="Base name of the files and prefix of all C identifiers.")] = "model",
     layout: Annotated[
-        str, typer.Option(help="Number formats: auto, float32, int16-uint16, int16-uint8, int16-node8 or breadcrumb.")
+        str,
+        typer.Option(
+            help="Number formats: auto, float32, int16-uint16, int16-uint8, int16-node8, breadcrumb, shared16 or shared8."
+        ),
     ] = "auto",
     inputs: Annotated[
         str, typer.Option(help="What a feature is in C: float32, or int16 for whole numbers without floating point.")

@@ -83,7 +83,8 @@ def early_exit(
     threshold: Annotated[
         float | None,
         typer.Option(
-            help="Answer the second class from this probability on (default: as the model does).", show_default=False
+            help="Answer the second class (of classes in order) from this probability on (default: as the model does).",
+            show_default=False,
         ),
     ] = None,
     keep_scores: Annotated[

@@ -100,7 +100,11 @@ def predict(
         typer.Option("--output", "-o", help="Folder, or for one input a .parquet file.", show_default=False),
     ],
     columns: Annotated[
-        str, typer.Option(help="Columns to write: label or prediction, probability, trees, reason, steps (slow).")
+        str,
+        typer.Option(
+            help="Columns to write: label or prediction, probability (of two classes, that of the second, which "
+            "`scurry inspect` names last), trees, reason, steps (slow)."
+        ),
     ] = "label,trees,reason",
     keep: Annotated[str, typer.Option(help="Input columns to copy, comma-separated.", show_default=False)] = "",
     prefix: Annotated[str, typer.Option(help="Prefix of the names of written columns.", show_default=False)] = "",

@@ -47,7 +47,6 @@ _SATURATED = 2**30
 _LARGEST_FLOAT = np.finfo(np.float32).max
 _ALMOST_LARGEST = np.nextafter(_LARGEST_FLOAT, np.float32(0))
 _END_OF_CATEGORIES = 2**24  # float32 has no whole numbers without gaps beyond
-_MAX_SHARED, _MAX_COMPACT_COLUMNS = 2**8, 2**8  # thresholds of a column, and columns, that 8 bits number
 _LEFT, _RIGHT, _AS_0 = range(3)  # what missing values do
 _MAX_SHARED = 2**8  # thresholds of a column, and columns, that 8 bits number
 
@@ -242,15 +241,31 @@ def split_columns(tests: NodeTests) -> NodeTests:
         moved[own] = len(source) + rank // _MAX_SHARED
         source += [one] * (int(rank.max(initial=0)) // _MAX_SHARED + 1)
     if len(source) > _MAX_SHARED or (columns.is_integer and len(source) > n_columns):
+        limit = "more than a compact layout has"
+        if columns.is_integer:
+            limit = f'and with inputs="int16" a compact layout has one for each of the {n_columns} features'
         raise InputError(
-            f"the model needs {len(source)} columns of {_MAX_SHARED} thresholds, more than a compact layout has; use "
-            "another layout, or fewer thresholds: scurry.compression.share_thresholds(forest, 4096)"
+            f"the model needs {len(source)} columns of {_MAX_SHARED} thresholds, {limit}; {_advise(columns)}"
         )
     of_set = tests.column >= n_columns
     moved[of_set] += len(source) - n_columns
     arrays = {one.name: getattr(columns, one.name) for one in fields(columns)}
     chosen: dict[str, Any] = {name: array[source] for name, array in arrays.items() if isinstance(array, np.ndarray)}
     return tests._replace(columns=replace(columns, **chosen), column=moved)
+
+
+def _advise(columns: Columns) -> str:
+    """Return what to do about a model with too many thresholds for a compact layout."""
+    n_columns = len(columns.feature)
+    if n_columns > _MAX_SHARED:
+        return "use another layout: the features alone need more columns than that, whatever their thresholds are"
+    # No column has more thresholds than all features together. A feature may have several columns, which treat missing
+    # values in different ways, and each column that is split takes the place of one more.
+    n_spare = 0 if columns.is_integer else _MAX_SHARED - n_columns
+    n_alike = int(np.bincount(columns.feature).max(initial=1))
+    n_splits = max(_MAX_SHARED, n_spare * _MAX_SHARED // n_alike)
+    other = ', inputs="float32"' if columns.is_integer else ""
+    return f"use another layout{other}, or fewer thresholds: scurry.compression.share_thresholds(forest, {n_splits})"
 
 
 def check_integers(rows: NDArray[Any], name: str) -> NDArray[Any]:

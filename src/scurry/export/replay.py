@@ -90,10 +90,11 @@ def measure_kept(pred: Predictor, lowered: Lowered, rows: NDArray[Any]) -> float
     Returns
     -------
     float or None
-        None if the predictor makes no promise about single labels or values.
+        None if the predictor makes no promise about single labels or values, or compares a compressed forest with a
+        model that it does not hold.
     """
     promise, forest = None if pred.certificate is None else pred.certificate.promise, pred.forest
-    if lowered.is_anytime:
+    if lowered.is_anytime or (pred.certificate is not None and pred.certificate.method == "compress"):
         return None
     if isinstance(promise, Values) and promise.of == "value":
         errors = np.abs(final_answers(pred, lowered, rows) - forest.predict(rows))

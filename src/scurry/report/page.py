@@ -117,7 +117,7 @@ def write(
         subject, original, max_cost = _look_inside(subject, model, max_cost)
     full, name = _find_full_model(subject, original)
     _check_groups(subject, groups)
-    test = TestRows(full, X_test, y_test, name, groups=groups)
+    test = TestRows(full, X_test, y_test, name, groups=groups, promise=getattr(subject, "promise", None))
     story = _tell(subject, test, max_cost, currency)
     runners = [*([] if model is None else [wrap_model(model)]), *story.runners, *_repeat_on_array(story.runners, test)]
     body = join(

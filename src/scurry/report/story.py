@@ -24,7 +24,7 @@ from scurry.evaluation import LabelQuality, ScoreQuality, label_quality
 from scurry.forest import Forest, as_rows
 from scurry.formatting import format_number, format_percent, format_share
 from scurry.predictor import Predictor
-from scurry.promises import Certificate, Count, GroupTest, Labels, Mean, Outcomes, Promise, Values, find_places
+from scurry.promises import Certificate, Count, GroupTest, Labels, Mean, Outcomes, Promise, Recall, Values, find_places
 from scurry.report.markup import Chart, Markup, tabulate, tag
 from scurry.stopping.guarantee import certified_rate
 from scurry.stopping.losses import certified_drop, certified_mean
@@ -184,14 +184,24 @@ class TestRows:
         What the page calls `forest`: a forest made to cost less is not "the full model" of anything.
     groups : array of shape (n_rows,) or None
         The query of each row, where rows are documents to be ranked; `y` is then their relevance.
+    promise : Promise or None
+        What the subject promises. Of two classes, the page tells of the one that it names, or else of the second.
     """
 
     __test__ = False  # pytest would collect a class of this name
 
     def __init__(
-        self, forest: Forest, X: Any, y: Any = None, name: str = "the full model", *, groups: Any = None
+        self,
+        forest: Forest,
+        X: Any,
+        y: Any = None,
+        name: str = "the full model",
+        *,
+        groups: Any = None,
+        promise: Promise | None = None,
     ) -> None:
         self.forest, self.given, self.rows, self.name = forest, X, as_rows(forest, X), name
+        self.promise = promise
         self.y = None if y is None else np.asarray(y)
         self.groups = None if groups is None else np.asarray(groups)
         if len(self.rows) == 0:
@@ -275,7 +285,7 @@ class TestRows:
             chosen = np.flatnonzero(np.isin(query, np.linspace(0, query.max(), n_queries).astype(np.intp)))
             groups = self.groups[chosen]
         y = None if self.y is None else self.y[chosen]
-        thinned = TestRows(self.forest, self.rows[chosen], y, self.name, groups=groups)
+        thinned = TestRows(self.forest, self.rows[chosen], y, self.name, groups=groups, promise=self.promise)
         # What is known of all rows is not computed again.
         known = ("full", "full_vote", "full_probabilities", "full_log_odds")
         vars(thinned).update({name: vars(self)[name][chosen] for name in known if name in vars(self)})
@@ -331,6 +341,12 @@ class TestRows:
             ]
         return columns
 
+    @property
+    def main_class(self) -> int:
+        """Which of two classes is looked for: the one whose recall is promised, or the second, often the rare one."""
+        is_first = isinstance(self.promise, Recall) and self.promise.class_ == np.asarray(self.forest.classes)[0]
+        return 0 if is_first else 1
+
     def compare_classes(self, answers: Sequence[NDArray[Any]]) -> list[Column]:
         """Return what accuracy hides where a class is rare: how many of its rows are found, and how surely."""
         names = np.asarray(self.forest.classes)
@@ -339,7 +355,7 @@ class TestRows:
             known = [(name, rows) for name, rows in of_class if rows.any()]
             recalls = [[(a[rows] == name).mean() for name, rows in known] for a in answers]
             return [Column("mean recall", np.array(recalls).mean(axis=1), format_share)] if known else []
-        name, rows = of_class[1]
+        name, rows = of_class[self.main_class]
         if not rows.any():
             return []
         recall = [float((a[rows] == name).mean()) for a in answers]
@@ -566,7 +582,7 @@ def render_quality(story: Story, test: TestRows) -> Markup | None:
             f"Measured on {len(test):,} labelled test rows. Recall is the share of a class's rows that get its label; "
             "precision is the share of a label's rows that are of its class.",
         ),
-        _tabulate_measures(titles, found, _measure_scores(story, test)),
+        _tabulate_measures(titles, found, _measure_scores(story, test), test.main_class),
         _tabulate_classes(titles, found) if len(full.classes) > 2 else None,
         tag(
             "div",
@@ -585,11 +601,12 @@ def _measure_scores(story: Story, test: TestRows) -> ScoreQuality | None:
     return ScoreQuality.of(test.full_probabilities, story.probabilities, codes)
 
 
-def _tabulate_measures(titles: list[str], found: list[LabelQuality], scores: ScoreQuality | None) -> Markup:
+def _tabulate_measures(
+    titles: list[str], found: list[LabelQuality], scores: ScoreQuality | None, main_class: int
+) -> Markup:
     measures = {"accuracy": [each.accuracy for each in found]}
     if len(found[0].classes) == 2:
-        # The second class is the one that is looked for, and often the rare one.
-        for k in (1, 0):
+        for k in (main_class, 1 - main_class):
             measures[f"recall of {found[0].classes[k]}"] = [float(each.recall[k]) for each in found]
             measures[f"precision of {found[0].classes[k]}"] = [float(each.precision[k]) for each in found]
     else:

@@ -105,12 +105,12 @@ def early_exit(
         The promise is then an average over orders, not for this predictor: rows that come again always err alike. It
         needs fewer rows, and running it takes more time.
     keep_scores : {None, "positive"}
-        "positive": only rows of the first class stop early, and the others get their full score.
+        "positive": only rows of the first class, `classes[0]`, stop early, and the others get their full score.
     costs : {"trees", "steps"} or array of shape (n_trees,)
         What a tree costs in the search for an order and in the comparison of methods: one each, the node tests that
         rows make in it, or your own figures. For methods on scores.
     threshold : float, optional
-        Answer the second of two classes iff its probability is at least this, instead of as the model does. The promise
+        Answer the second of two classes, `classes[1]`, iff its probability is at least this, instead of as the model does. The promise
         is then agreement with the full model at this threshold. For methods on scores.
     order : {"natural", "random", "individual-mse", "greedy-mse"} or permutation, optional
         For "qwyc" and "fan": the order of the trees (of rounds, in a boosted model with more than two classes). The

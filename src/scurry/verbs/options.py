@@ -28,7 +28,7 @@ from scurry.checks import (
 )
 from scurry.errors import InputError, warn
 from scurry.forest import Forest, Thresholded, as_member, as_rows
-from scurry.promises import Certificate, Labels, Promise, RowSummary
+from scurry.promises import Certificate, Labels, Promise, Recall, RowSummary
 from scurry.stopping.guarantee import (
     InMemory,
     Sample,
@@ -414,6 +414,14 @@ class Calibration:
         costs = None if isinstance(options.costs, str) else check_costs(options.costs, forest.n_trees)
         if options.threshold is not None:
             forest = with_threshold(forest, options.threshold)
+        if options.keep_scores is not None and isinstance(asked, Recall) and forest.n_classes == 2:
+            first, second = np.asarray(forest.classes).tolist()
+            if asked.class_ == first:
+                raise InputError(
+                    f'keep_scores="positive" keeps the scores of rows of {second!r}, the second class, and the promise '
+                    f"is about {first!r}; leave keep_scores out, or promise Recall({second!r}, …)",
+                    argument="keep_scores",
+                )
         data = _name_data(X_cal=X_cal, y_cal=y_cal, X_fit=X_fit, groups=groups, by=by)
         if X_cal is None:
             X_cal = InMemory(np.empty((0, forest.n_features), forest.input_dtype))
@@ -497,6 +505,11 @@ class Calibration:
         )
         return RowSummary.of(self.sample.where(chosen).gathered())
 
+    @property
+    def second_class(self) -> Any:
+        """The class that `threshold` and `keep_scores` are about."""
+        return np.asarray(self.forest.classes).tolist()[1]
+
     def certificate(
         self, method: str, promise: Promise | None, *, n_rows: int = 0, n_broken: int = 0, **known: Any
     ) -> Certificate:
@@ -510,7 +523,10 @@ class Calibration:
             for tested in ("bound", "tests", "n_gained"):
                 known.pop(tested, None)
         if self.options.keep_scores is not None:
-            note = f"{note} Rows of the second class get their full score.".strip()
+            note = f"{note} Rows of class {self.second_class!r} get their full score.".strip()
+        if self.options.threshold is not None:
+            name = self.second_class
+            note = f"That is {name!r}: P({name}) >= {self.options.threshold:g}. {note}".strip()
         if n_rows > 0 and confidence is not None and "bound" not in known:
             known["bound"] = certified_rate(n_broken, n_rows, confidence)
         # Methods on scores draw no more than an order. A seed that nobody gave is written only where it would lead to

@@ -11,6 +11,7 @@ from scurry import Forest, Plan, Predictor
 from scurry.errors import InfeasibleError, InputError, ScurryError
 from scurry.export import LAYOUTS, to_c
 from scurry.export.c.model import MIN_AGREEMENT, Candidate, Sizes, choose, list_candidates, make_probes
+from scurry.export.replay import in_percent
 from scurry.plan import StepRule
 from support.anytime_oracle import anytime_of
 from support.strategies import complete_forest
@@ -28,6 +29,19 @@ def test_what_is_written(anyt, cancer, tmp_path):
         assert number in shown
     assert json.loads((folder / "Heart_2.json").read_text())["agreement"] == export.agreement.tolist()
     assert len(export.agreement) == len(anyt.plan.order) + 1
+
+
+def test_a_compressed_forest_is_not_called_the_model(tmp_path):
+    X, y = make_classification(1500, random_state=0)
+    model = RandomForestClassifier(15, min_samples_leaf=5, random_state=0).fit(X[:400], y[:400])
+    small = scurry.compress(model, X[400:], promise=scurry.promises.Labels(0.2))
+    export = to_c(small, tmp_path, X_cal=X[400:])
+    readme = (tmp_path / "README.md").read_text()
+    assert "of the calibration rows the compressed forest's label." in readme
+    assert small.certificate.statement() in readme
+    assert f"It gave {in_percent(small.certificate.measured.changed)} of its calibration rows another label" in readme
+    assert "The C gives" not in readme
+    assert export.kept is None
 
 
 def test_adverse_names(anyt, tmp_path):

@@ -30,7 +30,7 @@ from scurry.export.replay import in_percent, measure_agreement, measure_error, m
 from scurry.forest import Forest, as_rows
 from scurry.importers import from_model
 from scurry.predictor import Predictor
-from scurry.promises import Labels, Values
+from scurry.promises import Labels, SizeMeasurement, Values
 from scurry.version import read_version
 
 _N_ROWS = 8
@@ -628,7 +628,8 @@ def make_readme(name: str, chosen: Candidate, pred: Predictor) -> str:
         f"| node tests of a row, at most | {sizes.max_tests:,} |",
         f"| instructions of a row, at most (estimated) | {sizes.max_instructions:,} |",
         "",
-        *_describe_agreement(chosen),
+        *_describe_agreement(chosen, "the compressed forest's" if _compression(pred) else "the source's"),
+        *_describe_compression(pred),
         *_describe_promise(chosen, pred),
         "## Use",
         "",
@@ -682,26 +683,26 @@ def make_readme(name: str, chosen: Candidate, pred: Predictor) -> str:
     return "\n".join(lines)
 
 
-def _describe_agreement(chosen: Candidate) -> list[str]:
+def _describe_agreement(chosen: Candidate, whose: str) -> list[str]:
     shares = chosen.agreement
     if shares is None:
         return ["The agreement with the source model was not measured: no calibration rows were given.", ""]
     if chosen.max_error is not None:
         return [
-            f"On the calibration rows its values differ by at most {chosen.max_error:.3g} from the source's. The mean "
+            f"On the calibration rows its values differ by at most {chosen.max_error:.3g} from {whose}. The mean "
             f"squared difference is {1 - shares[-1]:.2g} of the variance of these values"
             + (f", and at most {1 - shares.min():.2g} after fewer steps." if len(shares) > 1 else "."),
             "",
         ]
     if len(shares) == 1:
-        return [f"It gives {in_percent(shares[0])} of the calibration rows the source's label.", ""]
+        return [f"It gives {in_percent(shares[0])} of the calibration rows {whose} label.", ""]
     if shares.min() == 1:
-        return ["After every number of steps it gives all calibration rows the source's label.", ""]
+        return [f"After every number of steps it gives all calibration rows {whose} label.", ""]
     # An order has hundreds of steps: show evenly spaced ones, and always the worst.
     worst = 1 + int(shares[1:].argmin())
     shown = np.unique(np.append(np.linspace(0, len(shares) - 1, _N_SHOWN).astype(np.int64), worst))
     return [
-        f"Share of calibration rows with the source's label (at worst {in_percent(shares[worst])}, from the first step "
+        f"Share of calibration rows with {whose} label (at worst {in_percent(shares[worst])}, from the first step "
         "on; before it, all rows have one answer, that of the roots):",
         "",
         "| after steps | agreement |",
@@ -711,11 +712,36 @@ def _describe_agreement(chosen: Candidate) -> list[str]:
     ]
 
 
+def _compression(pred: Predictor) -> SizeMeasurement | None:
+    """Return what was measured where `scurry.compress` made the forest, which then is the source of the C."""
+    measured = None if pred.certificate is None else pred.certificate.measured
+    return measured if isinstance(measured, SizeMeasurement) else None
+
+
+def _describe_compression(pred: Predictor) -> list[str]:
+    measured = _compression(pred)
+    if measured is None or pred.certificate is None:
+        return []
+    changed = (
+        ""
+        if not pred.forest.is_classifier
+        else (f" It gave {in_percent(measured.changed)} of its calibration rows another label than the model's.")
+    )
+    return [
+        "The C was compared with the compressed forest, not with the model that scurry.compress made it of. How far these "
+        f"two are apart is told by the compression's own certificate: {pred.certificate.statement()}{changed} What the C "
+        "changes comes on top.",
+        "",
+    ]
+
+
 def _describe_promise(chosen: Candidate, pred: Predictor) -> list[str]:
     certificate = pred.certificate
     promise = None if certificate is None else certificate.promise
     if certificate is None or not isinstance(promise, Labels | Values):
         return []
+    if _compression(pred):
+        return []  # it compares the compressed forest with the model, and the C was not compared with that
     kept = "On which share of rows it does so was not measured: no calibration rows were given."
     if chosen.kept is not None and isinstance(promise, Labels):
         whose = "the model's" if promise.against == "model" else "the full vote's"
