@@ -63,7 +63,8 @@ def export_c(
     layout: Annotated[
         str,
         typer.Option(
-            help="Number formats: auto, float32, int16-uint16, int16-uint8, int16-node8, breadcrumb, shared16 or shared8."
+            help="Number formats: auto, float32, int16-uint16, int16-uint8, int16-node8, breadcrumb, shared16 "
+            "or shared8."
         ),
     ] = "auto",
     inputs: Annotated[

@@ -110,8 +110,8 @@ def early_exit(
         What a tree costs in the search for an order and in the comparison of methods: one each, the node tests that
         rows make in it, or your own figures. For methods on scores.
     threshold : float, optional
-        Answer the second of two classes, `classes[1]`, iff its probability is at least this, instead of as the model does. The promise
-        is then agreement with the full model at this threshold. For methods on scores.
+        Answer the second of two classes, `classes[1]`, iff its probability is at least this, instead of as the model
+        does. The promise is then agreement with the full model at this threshold. For methods on scores.
     order : {"natural", "random", "individual-mse", "greedy-mse"} or permutation, optional
         For "qwyc" and "fan": the order of the trees (of rounds, in a boosted model with more than two classes). The
         orders by mean squared error compare running scores with labels of the fitting rows, or with the model's own

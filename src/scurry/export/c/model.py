@@ -728,9 +728,9 @@ def _describe_compression(pred: Predictor) -> list[str]:
         else (f" It gave {in_percent(measured.changed)} of its calibration rows another label than the model's.")
     )
     return [
-        "The C was compared with the compressed forest, not with the model that scurry.compress made it of. How far these "
-        f"two are apart is told by the compression's own certificate: {pred.certificate.statement()}{changed} What the C "
-        "changes comes on top.",
+        "The C was compared with the compressed forest, not with the model that scurry.compress made it of. How far "
+        f"these two are apart is told by the compression's own certificate: {pred.certificate.statement()}{changed} "
+        "What the C changes comes on top.",
         "",
     ]
 
