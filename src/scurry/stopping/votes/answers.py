@@ -66,7 +66,7 @@ class AnswerRule(StoredRule):
 
     Examples
     --------
-    >>> rule = fit_plurality([["42"] * 9 + ["41"], ["x", "y"] * 5] * 50, 0.05, random_state=0).rule
+    >>> rule = fit_plurality([["42"] * 9 + ["41"], ["x", "y"] * 5] * 100, 0.05, random_state=0).rule
     >>> stopper = rule.stopper()
     >>> while not stopper.update("7"):
     ...     pass
