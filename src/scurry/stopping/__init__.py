@@ -1,8 +1,9 @@
 """Rules that stop a vote, or a sum of scores, once its outcome is clear enough.
 
 They need no forest: voters and scores may come from anywhere. For votes (`solve`, `fit_votes`, `solve_plurality`,
-`fit_plurality`, `solve_weighted`) a rule says after how many answers to stop. For score matrices (`qwyc`,
-`multiclass_qwyc`, `fan`) a fit holds an order of the base models and thresholds for the running sum.
+`fit_plurality`) a rule says after how many answers to stop; that of `solve_weighted` runs on forests only, through
+`scurry.Predictor.from_rule`. For score matrices (`qwyc`, `multiclass_qwyc`, `fan`) a fit holds an order of the base
+models and thresholds for the running sum.
 """
 
 from scurry.errors import require_extra

@@ -109,17 +109,18 @@ def loss_p_value(
     return float(hoeffding_bentkus(shares @ counts / counts.sum(), int(counts.sum()), limit))
 
 
-def best_stake(losses: ArrayLike, max_mean: float) -> float:
+def best_stake(losses: ArrayLike, max_mean: float, *, repeats: ArrayLike | None = None) -> float:
     """Return the share to bet that gains most on `losses`, in [0, 1], against the limit `max_mean`.
 
-    Pass it to `loss_p_value` for other losses of the same kind. These rows must not be among them.
+    Pass it to `loss_p_value` for other losses of the same kind. These rows must not be among them. There are `repeats`
+    rows with each loss; 1 by default.
 
     Examples
     --------
     >>> best_stake([0.0] * 1000, 0.01) > best_stake([0.0] * 995 + [1.0] * 5, 0.01)
     True
     """
-    values, counts = _check_losses(losses, None, 1.0)
+    values, counts = _check_losses(losses, repeats, 1.0)
     # Half a row of the worst kind: without one seen yet, a bet of everything would be ruined by the first.
     values, weights = np.append(values, 1.0), np.append(counts.astype(np.float64), 0.5)
     bets = _FINE_STAKES[:, None] / (1.0 - max_mean)

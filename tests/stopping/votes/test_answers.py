@@ -1,12 +1,17 @@
 """Rules for open answers: what a stopper does, what is promised about new questions, bad input."""
 
+import warnings
+
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from scurry.errors import FormatError, InputError, ScurryWarning
 from scurry.stopping import AnswerRule, fit_plurality
 from scurry.stopping.losses import best_stake, loss_p_value
-from scurry.stopping.votes.answers import _shuffle
+from scurry.stopping.votes.answers import _questions_needed, _shuffle
 
 
 def sample_answers(rng, n_questions, n_voters, n_choices, favour=(2.5, 0.6)):
@@ -171,6 +176,7 @@ def test_the_same_seed_gives_the_same_rule_and_parts_bring_it_back():
         ([["a", "b"], ["a"]], {}, "same number of answers"),
         ([[["a"], "b"], ["a", "b"]], {}, "not hashable"),
         (5, {}, "sequence of questions"),
+        (["aab", "abb"], {}, "'aab' is a single answer"),
         ([["a", "b"]] * 4, {"weights": [[1.0, 0.0]] * 4}, "positive numbers"),
         ([["a", "b"]] * 4, {"weights": "heavy"}, "must be numbers"),
         ([["a", "b"]] * 4, {"batch_size": 0.5}, "batch_size"),
@@ -189,21 +195,74 @@ def test_weights_that_no_float_holds_are_refused():
 
 def test_too_few_questions_are_warned_of():
     answers = sample_answers(np.random.default_rng(0), 100, 20, 4)
-    with pytest.warns(ScurryWarning, match=r"75 questions certify no rule .* pass 399 questions or more"):
+    with pytest.warns(ScurryWarning, match=r"75 of 100 questions .* or more questions: 566 at least"):
         rule, promise = fit_plurality(answers, 0.01, random_state=0)
     assert promise.describe() == "Votes stop only where the outcome cannot change any more."
     assert AnswerRule.from_parts(*rule.to_parts()).upper.tolist() == rule.upper.tolist()
 
 
-def test_none_is_no_answer():
-    with pytest.raises(InputError, match="None is no answer"):
-        fit_plurality([["a", None], ["b", "b"]], 0.1)
+def test_the_number_of_questions_that_a_warning_names_is_the_least():
+    needed = _questions_needed(0.1, 0.95)
+    agreeing = [["a"] * 6] * needed
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fit_plurality(agreeing, 0.1, random_state=0).promise.confidence == 0.95
+    with pytest.warns(ScurryWarning, match=f"or more questions: {needed} at least"):
+        fit_plurality(agreeing[1:], 0.1, random_state=0)
+
+
+@pytest.mark.parametrize("n_questions", [2, 3])
+def test_two_questions_are_enough_to_fit_but_certify_nothing(n_questions):
+    with pytest.warns(ScurryWarning, match="certify none that stops early"):
+        rule, promise = fit_plurality([["a"] * 5, ["b"] * 5, ["a"] * 5][:n_questions], 0.3, random_state=0)
+    assert promise.confidence == 1.0
+    assert play_stopper(rule, ["a"] * 5) == ("a", 3)
+
+
+def test_a_rule_with_weights_needs_the_weight_of_each_answer():
+    answers = sample_answers(np.random.default_rng(8), 200, 6, 3)
+    weights = np.tile([0.5, 0.5, 0.5, 1.5, 1.5, 1.5], (200, 1))  # their mean is 1
+    rule = fit_plurality(answers, 0.2, weights=weights, random_state=0).rule
+    for stopper in (rule.stopper(), AnswerRule.from_parts(*rule.to_parts()).stopper()):
+        with pytest.raises(InputError, match=r"pass update\(answer, weight\)"):
+            stopper.update("a")
+        with pytest.raises(InputError, match=r"update_many\(answers, weights\)"):
+            stopper.update_many(["a", "b"])
+        assert stopper.n_seen == 0
+        stopper.update_many(["a"], [1.0])
+        assert stopper.votes == {"a": 1.0}
+
+
+@pytest.mark.parametrize("confidence", [0.95, None])
+def test_a_recorded_order_that_breaks_the_promise_is_warned_of(confidence):
+    rng = np.random.default_rng(9)
+    early = np.where(rng.random((600, 5)) < 0.85, 0, 1)
+    late = np.repeat(rng.integers(0, 2, (600, 1)), 6, axis=1)  # one voter, as it were, that outvotes the others
+    answers = np.hstack([early, late])
+    with pytest.warns(ScurryWarning, match=r"in the order in which .* of (450|600) questions, clearly more than"):
+        fit_plurality(answers, 0.05, confidence=confidence, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit_plurality(rng.permuted(answers, axis=1), 0.05, confidence=confidence, random_state=0)
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), np.float32("nan"), pd.NA, pd.NaT])
+def test_a_missing_value_is_no_answer(missing):
+    with pytest.raises(InputError, match="is no answer"):
+        fit_plurality([["a", missing], ["b", "b"]], 0.1)
     stopper = AnswerRule(3, 0.1, np.full((3, 4), 4, np.int32)).stopper()
-    with pytest.raises(InputError, match="None is no answer"):
-        stopper.update(None)
+    with pytest.raises(InputError, match="is no answer"):
+        stopper.update(missing)
     assert stopper.n_seen == 0
 
 
 def test_ragged_questions_are_told_to_be_cut():
     with pytest.raises(InputError, match=r"Cut all of them to the shortest"):
         fit_plurality([["a", "b"], ["b"]], 0.1)
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_tables_are_told_to_be_passed_as_arrays(make):
+    # Iterating over them would take columns, or the letters of their names, for questions.
+    with pytest.raises(InputError, match=r"got a table. Pass table.to_numpy\(\)"):
+        fit_plurality(make({"a1": ["x", "y"], "a2": ["x", "x"]}), 0.1)

@@ -16,22 +16,24 @@ al., EMNLP 2023).
 **The promise.** The tables of falling prices are a family from cautious to bold that the other questions test
 (`scurry.stopping.guarantee`). One question is one observation, whatever the number of its answers. Its loss is the
 share of its shuffled orders in which the rule changes the winner, so the promise is about new questions and needs
-nothing from the tables but that they do not depend on the questions that test them.
+nothing from the tables but that they do not depend on the questions that test them. It is about answers that come in
+random order: where a stronger model always answers last, early answers tell less than shuffled ones do. The rule is
+therefore also played in the recorded order, and a warning is given if that changes clearly more winners than promised.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc
+from scipy.stats import binom
 
 from scurry.checks import RandomState, check_confidence, check_count, check_number, check_random_state, check_rate
 from scurry.errors import InputError, warn
-from scurry.stopping.guarantee import last_certified, random_part, rows_needed
+from scurry.stopping.guarantee import last_certified, random_part
 from scurry.stopping.losses import best_stake, certified_mean, loss_p_value
 from scurry.stopping.stored_rule import StoredRule
 from scurry.stopping.votes.fit import VotePromise
@@ -42,6 +44,7 @@ _PRICES = np.geomspace(1e6, 1.0, 49)  # answers that one changed winner is worth
 _PRIOR_QUESTIONS = 0.3  # visits, in questions, that the Beta chance counts for
 _MAX_ORDERS = 32  # of one question; more orders say little more about it
 _MAX_ANSWERS = 1 << 22  # shuffled answers in memory at a time
+_ORDER_ALARM = 0.01  # chance that the recorded order raises an alarm although it is random
 
 
 class AnswerRule(StoredRule):
@@ -63,7 +66,7 @@ class AnswerRule(StoredRule):
 
     Examples
     --------
-    >>> rule = fit_plurality([["42"] * 9 + ["41"], ["x", "y"] * 5] * 50, 0.05, random_state=0).rule
+    >>> rule = fit_plurality([["42"] * 9 + ["41"], ["x", "y"] * 5] * 100, 0.05, random_state=0).rule
     >>> stopper = rule.stopper()
     >>> while not stopper.update("7"):
     ...     pass
@@ -88,6 +91,11 @@ class AnswerRule(StoredRule):
 
     def __repr__(self) -> str:
         return f"AnswerRule(n_voters={self.n_voters}, max_disagreement={self.max_disagreement:g})"
+
+    @property
+    def weighted(self) -> bool:
+        """Whether answers count by weight; rules whose weights are all 1 need none."""
+        return self.unit != 1.0 or self.max_weight != 1.0
 
     def stopper(self) -> AnswerStopper:
         """Start one question; see `AnswerStopper`."""
@@ -144,14 +152,15 @@ class AnswerStopper:
         self.votes: dict[Hashable, float] = {}
         self.n_seen, self.stopped = 0, False
 
-    def update(self, answer: Hashable, weight: float = 1.0) -> bool:
+    def update(self, answer: Hashable, weight: float | None = None) -> bool:
         """Count one answer and return whether to stop; answers after the stop are ignored.
 
         Parameters
         ----------
         answer : hashable
-        weight : float
-            A verifier's score, for example: above 0 and at most the rule's `max_weight`.
+        weight : float, optional
+            A verifier's score, for example: above 0 and at most the rule's `max_weight`. A rule that was fitted with
+            weights needs it; otherwise it is 1 by default.
         """
         try:
             votes = self.votes.get(_check_given(answer), 0.0)
@@ -159,7 +168,13 @@ class AnswerStopper:
             raise InputError(
                 f"an answer must be hashable, got {answer!r}. Convert it to text or a tuple first", argument="answer"
             ) from None
-        weight = check_number("weight", weight, above=0.0)
+        if weight is None and self.rule.weighted:
+            raise InputError(
+                "the rule was fitted with weights, and an answer without one would count otherwise than it was fitted "
+                "for: pass update(answer, weight) or update_many(answers, weights)",
+                argument="weight",
+            )
+        weight = check_number("weight", 1.0 if weight is None else weight, above=0.0)
         if weight > self.rule.max_weight:
             raise InputError(
                 f"weight must be at most {self.rule.max_weight:g}, the largest that the rule was fitted for, "
@@ -177,7 +192,7 @@ class AnswerStopper:
     def update_many(self, answers: Iterable[Hashable], weights: Iterable[float] | None = None) -> bool:
         """Count a batch of answers and return whether to stop."""
         batch = list(answers)
-        given = [1.0] * len(batch) if weights is None else list(weights)
+        given: list[float | None] = [None] * len(batch) if weights is None else list(weights)
         if len(given) != len(batch):
             raise InputError(f"{len(batch)} answers come with {len(given)} weights", argument="weights")
         for answer, weight in zip(batch, given, strict=True):
@@ -216,11 +231,14 @@ def fit_plurality(
 ) -> PluralityFit:
     """Fit a rule that stops collecting answers once the most common one is clear.
 
+    The promise is about answers that are asked for in random order. Answers are shuffled to fit and to test the rule,
+    so it does not hold for a fixed order that matters, such as a small model first and a larger one after it.
+
     Parameters
     ----------
     calibration_answers : sequence of questions, each a sequence of n_voters hashable answers
-        Old questions with all their answers, sampled independently. All have the same number of answers: that of the
-        full vote.
+        Old questions with all their answers, sampled independently, in the order in which they were asked. All have the
+        same number of answers: that of the full vote. Pass tables as ``frame.to_numpy()``, with a row per question.
     max_disagreement : float in [0, 1)
         The largest accepted share of new questions whose winner differs from that of all `n_voters` answers.
     confidence : float in (0, 1), optional
@@ -242,7 +260,9 @@ def fit_plurality(
     Warns
     -----
     ScurryWarning
-        If so few questions certify no rule that stops early. The rule then stops where the winner is certain.
+        If so few questions certify no rule that stops early: the rule then stops where the winner is certain. Also if
+        the rule, played in the recorded order, changes significantly more winners than promised (exact binomial test
+        at 1 %).
 
     Examples
     --------
@@ -272,12 +292,14 @@ def fit_plurality(
     certain = make_rule(np.full((-(-n_voters // batch_size), n_voters + 1), n_voters + 1, np.int32))
     own = np.ones(n_questions, np.bool_)
     if confidence is not None:
-        own = random_part(n_questions, int(_SHAPING_SHARE * n_questions), rng)
+        own = random_part(n_questions, _count_shaping(n_questions), rng)
     shaping = _shuffle(codes[own], None if values is None else values[own], certain, rng)
     candidates = [make_rule(upper) for upper in _fit_tables(shaping, certain)]
     if confidence is None:
         within = [rule for rule in candidates if shaping.losses(rule).mean() <= alpha]
-        return PluralityFit(within[-1] if within else certain, None)
+        rule = within[-1] if within else certain
+        _warn_of_order(codes, values, rule)
+        return PluralityFit(rule, None)
     tested = _shuffle(codes[~own], None if values is None else values[~own], certain, rng)
 
     def stakes_of(rule: AnswerRule) -> list[float]:
@@ -287,21 +309,22 @@ def fit_plurality(
     def p_value_of(rule: AnswerRule) -> float:
         return loss_p_value(tested.losses(rule), alpha, stakes=stakes_of(rule))
 
-    rule = last_certified(candidates, p_value_of, confidence) if alpha > 0.0 else None
-    if rule is None:
+    certified = last_certified(candidates, p_value_of, confidence) if alpha > 0.0 else None
+    if certified is None:
         # Stopping only where the winner is certain changes nothing, so it needs no test.
         if alpha > 0.0:
             n_tested = int(np.sum(~own))
-            needed = math.ceil(rows_needed(alpha, confidence) / (1 - _SHAPING_SHARE))
-            more = f"pass {needed} questions or more" if needed > n_questions else "allow more, or pass more questions"
+            needed = _questions_needed(alpha, confidence)
+            more = f": {needed} at least, and more where winners change" if needed > n_questions else ""
             warn(
-                f"{n_tested} questions certify no rule that stops early at max_disagreement={alpha:g}: this one stops "
-                f"only where the winner cannot change any more, which saves few answers. Pass a larger "
-                f"max_disagreement, or {more}"
+                f"{n_tested} of {n_questions} questions tested the rules, and certify none that stops early at "
+                f"max_disagreement={alpha:g}: this one stops only where the winner cannot change any more, which saves "
+                f"few answers. Pass a larger max_disagreement, or more questions{more}"
             )
         return PluralityFit(certain, VotePromise(alpha, 1.0, 0, 0.0))
-    bound = certified_mean(tested.losses(rule), confidence, stakes=stakes_of(rule))
-    return PluralityFit(rule, VotePromise(alpha, confidence, int(np.sum(~own)), bound))
+    _warn_of_order(codes[~own], None if values is None else values[~own], certified)
+    bound = certified_mean(tested.losses(certified), confidence, stakes=stakes_of(certified))
+    return PluralityFit(certified, VotePromise(alpha, confidence, int(np.sum(~own)), bound))
 
 
 def count_votes(weight: ArrayLike, unit: float, n_voters: int) -> NDArray[np.intp]:
@@ -338,25 +361,29 @@ class _Orders(NamedTuple):
 def _shuffle(
     codes: NDArray[np.int32], weights: FloatArray | None, rule: AnswerRule, rng: np.random.Generator
 ) -> _Orders:
-    """Shuffle the answers of each question several times and count them batch by batch."""
+    """Shuffle the answers of each question several times and count them."""
     n_questions, n_voters = codes.shape
     n_orders = int(np.clip(_MAX_ANSWERS // max(codes.size, 1), 1, _MAX_ORDERS))
     order = rng.permuted(np.tile(np.arange(n_voters), (n_orders * n_questions, 1)), axis=1)
-    question = np.tile(np.arange(n_questions), n_orders)
-    answers = codes[question[:, None], order]
-    cast = np.ones(1) if weights is None else weights[question[:, None], order]
+    question = np.tile(np.arange(n_questions), n_orders)[:, None]
+    return _count(codes[question, order], None if weights is None else weights[question, order], rule, n_questions)
+
+
+def _count(answers: NDArray[np.int32], weights: FloatArray | None, rule: AnswerRule, n_questions: int) -> _Orders:
+    """Count answers in the order given, batch by batch; each row is an order of one of the questions, taken in turn."""
+    n_voters = answers.shape[1]
     rows, n_rows = np.arange(len(answers)), len(answers)
     n_checks = -(-n_voters // rule.batch_size)
     n_seen = np.minimum(np.arange(1, n_checks + 1) * rule.batch_size, n_voters)
     winner = np.empty((n_checks, n_rows), np.int32)
     leader, runner_up = np.empty((2, n_checks, n_rows))
-    votes = np.zeros((n_rows, int(codes.max(initial=0)) + 1))
+    votes = np.zeros((n_rows, int(answers.max(initial=0)) + 1))
     first_seen = np.full(votes.shape, n_voters, np.int32)
     lead = answers[:, 0].copy() if n_voters else np.zeros(n_rows, np.int32)
     best, second = np.zeros((2, n_rows))
     for i in range(n_voters):
         answer = answers[:, i]
-        votes[rows, answer] += cast[:, i] if weights is not None else 1.0
+        votes[rows, answer] += 1.0 if weights is None else weights[:, i]
         first_seen[rows, answer] = np.minimum(first_seen[rows, answer], i)
         now = votes[rows, answer]
         same = answer == lead
@@ -370,6 +397,44 @@ def _shuffle(
             check = -(-(i + 1) // rule.batch_size) - 1
             winner[check], leader[check], runner_up[check] = lead, best, second
     return _Orders(n_questions, n_seen, winner, leader, runner_up)
+
+
+def _warn_of_order(codes: NDArray[np.int32], weights: FloatArray | None, rule: AnswerRule) -> None:
+    """Warn if the rule changes more winners in the recorded order than random orders let expect."""
+    n_questions, alpha = len(codes), rule.max_disagreement
+    n_changed = int(_count(codes, weights, rule, n_questions).losses(rule).sum())
+    if binom.sf(n_changed - 1, n_questions, alpha) <= _ORDER_ALARM:
+        warn(
+            f"in the order in which the answers are recorded, the rule changes the winner of {n_changed} of "
+            f"{n_questions} questions, clearly more than max_disagreement={alpha:g}. The rule and its promise are for "
+            "answers asked for in random order: draw the order of the voters anew for each question"
+        )
+
+
+def _count_shaping(n_questions: int) -> int:
+    """Return how many questions shape the tables: at least one."""
+    return max(1, int(_SHAPING_SHARE * n_questions))
+
+
+def _questions_needed(max_disagreement: float, confidence: float) -> int:
+    """Return the least number of questions that certify a rule if it changes none of their winners.
+
+    It is more than the tests alone need: the fewer questions shape the rule, the less can be staked on the others.
+    """
+    alpha = max(max_disagreement, 1e-12)  # below it numbers do not fit into integers; as a least number it stays true
+
+    def certifies(n_questions: int) -> bool:
+        n_shaping = _count_shaping(n_questions)
+        stake = best_stake([0.0], alpha, repeats=[n_shaping])
+        return loss_p_value([0.0], alpha, repeats=[n_questions - n_shaping], stakes=[stake]) <= 1.0 - confidence
+
+    too_few, enough = 1, 2
+    while not certifies(enough):
+        too_few, enough = enough, 2 * enough
+    while enough - too_few > 1:
+        middle = (too_few + enough) // 2
+        too_few, enough = (too_few, middle) if certifies(middle) else (middle, enough)
+    return enough
 
 
 def _fit_tables(orders: _Orders, rule: AnswerRule) -> list[IntArray]:
@@ -413,8 +478,14 @@ def _fit_tables(orders: _Orders, rule: AnswerRule) -> list[IntArray]:
 
 def _check_answers(answers: Sequence[Sequence[Hashable]] | NDArray[Any]) -> NDArray[np.int32]:
     """Return the answers of each question numbered as they first appear; shape (n_questions, n_voters)."""
+    if hasattr(answers, "columns"):  # pandas, polars, Arrow: iterating would give columns, or only their names
+        raise InputError(
+            "calibration_answers must be a sequence of questions, got a table. Pass table.to_numpy() (of an Arrow "
+            "table, table.to_pandas().to_numpy()), with a row for each question and a column for each answer",
+            argument="calibration_answers",
+        )
     try:
-        questions = [list(question) for question in answers]
+        questions = [_check_question(question) for question in answers]
     except TypeError as error:
         raise InputError(
             f"calibration_answers must be a sequence of questions, each a sequence of answers: {error}",
@@ -444,11 +515,23 @@ def _check_answers(answers: Sequence[Sequence[Hashable]] | NDArray[Any]) -> NDAr
     return codes
 
 
+def _check_question(question: Sequence[Hashable]) -> list[Hashable]:
+    """Return the answers to a question; a text is one answer, not several of a letter each."""
+    if isinstance(question, str | bytes):
+        raise TypeError(f"{question!r} is a single answer")
+    return list(question)
+
+
 def _check_given(answer: Hashable) -> Hashable:
-    """Return `answer`, unless it is None: nobody would know whether a `decision` of None is one."""
-    if answer is None:
+    """Return `answer`, unless it is None or NaN, of which nobody would know whether a `decision` is one."""
+    hash(answer)  # a TypeError tells that it cannot be counted
+    try:
+        is_missing = answer is None or bool(answer != answer)  # NaN
+    except TypeError:  # pandas.NA, which is neither equal to itself nor different
+        is_missing = True
+    if is_missing:
         raise InputError(
-            'None is no answer; leave such calls out, or let a text such as "no answer" stand for them',
+            f'{answer} is no answer; leave such calls out, or let a text such as "no answer" stand for them',
             argument="answer",
         )
     return answer
