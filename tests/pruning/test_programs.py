@@ -22,17 +22,18 @@ from support.pruning_oracles import (
 )
 
 
+@pytest.mark.parametrize("method", [dantzig_wolfe, linear_program])
 @pytest.mark.parametrize("seed", range(20))
-def test_column_generation_finds_the_optimum(seed):
+def test_programs_find_the_optimum(method, seed):
     _, exact, lambdas = solved_case(seed)
-    found = dantzig_wolfe(exact.problem, lambdas)
+    found = method(exact.problem, lambdas)
     optimum = [float(exact.objective(lam)) for lam in lambdas]
     np.testing.assert_allclose(objectives_of(found, lambdas), optimum, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(found.lower_bounds, optimum, rtol=1e-9, atol=1e-9)
 
 
 def test_integral_where_the_naive_program_is_fractional():
-    """The papers' counterexample to (IP1); see test_lp."""
+    """The papers' counterexample to (IP1); the next test has it as a program."""
     tree = {
         "feature": [0, -1, 1, -1, -1],
         "threshold": [0.5] * 5,
@@ -43,15 +44,6 @@ def test_integral_where_the_naive_program_is_fractional():
     data = {"node_errors": [4, 0, 1, 0, 0], "n_error": 1, "feature_costs": [2, 1]}
     exact = exact_path(Forest.from_trees([tree]), [[1.0, 0.0]], **data)
     assert dantzig_wolfe(exact.problem, [Fraction(1)]).objectives.tolist() == [3]
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_linear_program_finds_the_optimum(seed):
-    _, exact, lambdas = solved_case(seed)
-    found = linear_program(exact.problem, lambdas)
-    optimum = [float(exact.objective(lam)) for lam in lambdas]
-    np.testing.assert_allclose(objectives_of(found, lambdas), optimum, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(found.lower_bounds, optimum, rtol=1e-9, atol=1e-9)
 
 
 def test_the_naive_program_is_fractional_where_the_papers_is_not():
