@@ -66,10 +66,10 @@ class Run:
     curves: dict[str, list[float]] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, cell: Mapping[str, Any], value: Mapping[str, Any]) -> Run:
-        """Return what was kept; trees of one depth need no padding, and are the same with it."""
-        same = {order: found for order, found in value["nma"].items() if order in PAPER_ORDERS}
-        return cls(**cell, **{"padded": same, **value})
+    def load(cls, cell: Mapping[str, Any], value: Mapping[str, Any], own: Mapping[str, float]) -> Run:
+        """Return what was kept of the paper's orders and of scurry's own; trees of one depth need no padding."""
+        nmas = value["nma"]
+        return cls(**cell, **{"padded": nmas, **value, "nma": {**nmas, **own}})
 
     def best(self, *, padded: bool = False) -> float:
         """The highest NMA of the paper's orders."""

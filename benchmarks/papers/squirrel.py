@@ -64,11 +64,12 @@ FEWER_ROWS = {
     "wearable_body_postures": 3_000,
 }
 QUICK_ROWS, ADULT_ROWS = 2_500, 4_000  # the latter for Figures 3 and 4
-N_TIMED = 20  # repeats of Figure 3, whose times other work on the machine disturbs
+N_TIMED, N_ROUNDS = 20, 25  # repeats of Figure 3 and rounds of each, as other work disturbs times
 SMALL = [(n_trees, depth) for n_trees in (4, 5, 6, 7) for depth in (4, 5, 6, 7)]
 LARGE = [(n_trees, depth) for n_trees in (5, 10, 20) for depth in (2, 5, 10, 20)]
 QUICK_SMALL, QUICK_LARGE = [(4, 4), (5, 5), (6, 6)], [(5, 5), (10, 5), (20, 5), (10, 10)]
 CURVE_OF = ("letter", 7, 7)  # Figure 5
+OWN = {"own": True}  # cells of the same forests with scurry's own orders
 TIMED_ORDERS = ("backward-squirrel", "forward-squirrel", "random", "depth-ie", "breadth-ie")
 
 
@@ -78,10 +79,13 @@ def main() -> None:
     rows_of = dict.fromkeys(arguments.datasets, QUICK_ROWS if quick else 0)
     seeds = range(1 if quick else arguments.seeds)
     sizes = {True: QUICK_SMALL if quick else SMALL, False: QUICK_LARGE if quick else LARGE}
+    end = time.monotonic() + (1e9 if arguments.seconds is None else arguments.seconds)
     kept = Kept("squirrel-quick", RESULTS) if quick else Kept("squirrel", FOLDER)
     forests = _forests(rows_of, seeds, sizes)
     fewer = [] if quick else _forests({name: FEWER_ROWS.get(name, 0) for name in rows_of}, seeds, sizes)
-    _make(kept, [*forests, *(cell for cell in fewer if cell not in forests)], arguments.jobs, arguments.seconds)
+    own = [cell | OWN for cell in forests]
+    for cells in (forests, fewer, own):
+        _make(kept, cells, arguments.jobs, end - time.monotonic())
     if arguments.only_forests:
         return
     n_repeats = 2 if quick else 10
@@ -128,7 +132,7 @@ def _forests(
     ]
 
 
-def _make(kept: Kept, cells: Sequence[dict[str, Any]], n_processes: int, seconds: float | None) -> None:
+def _make(kept: Kept, cells: Sequence[dict[str, Any]], n_processes: int, seconds: float) -> None:
     """Make the forests that are not kept yet and whose data can be found, those that take longest first."""
     missing = [cell for cell in cells if cell not in kept]
     n_rows = dict[str, int]()
@@ -139,8 +143,8 @@ def _make(kept: Kept, cells: Sequence[dict[str, Any]], n_processes: int, seconds
             print(f"{name} skipped: {error}")
 
     def work(cell: dict[str, Any]) -> float:
-        n_steps = cell["depth"] * cell["trees"]
-        n_states = (cell["depth"] + 1) ** cell["trees"] if cell["optimal"] else 4_000 * n_steps  # roughly: "auto"
+        searched = cell["optimal"] and "own" not in cell
+        n_states = (cell["depth"] + 1) ** cell["trees"] if searched else cell["depth"] * cell["trees"]
         return n_states * min(cell["rows"] or np.inf, n_rows[cell["forest"]])
 
     missing = sorted((cell for cell in missing if cell["forest"] in n_rows), key=work, reverse=True)
@@ -154,7 +158,11 @@ def _make(kept: Kept, cells: Sequence[dict[str, Any]], n_processes: int, seconds
 
 def _runs(kept: Kept, cells: Sequence[dict[str, Any]]) -> list[Run]:
     """Return the forests that are kept."""
-    return [Run.load(cell, kept.find(cell)) for cell in cells if cell in kept]
+    return [
+        Run.load(cell, kept.find(cell), kept.find(cell | OWN)["nma"] if cell | OWN in kept else {})
+        for cell in cells
+        if cell in kept
+    ]
 
 
 @cache
@@ -214,37 +222,41 @@ def pad_trees(forest: Forest) -> Forest:
 
 
 def _compare(cell: dict[str, Any]) -> dict[str, Any]:
-    """NMA on the test rows by order, without and with padded trees, and seconds."""
+    """NMA on the test rows: of the paper's orders, without and with padded trees, or of scurry's own."""
     started = time.process_time()
-    n_trees, depth, seed = cell["trees"], cell["depth"], cell["seed"]
-    split = _Split(cell["forest"], cell["rows"], seed, n_trees, depth)
+    seed = cell["seed"]
+    split = _Split(cell["forest"], cell["rows"], seed, cell["trees"], cell["depth"])
+    value = _find_own(split, seed) if cell.get("own") else _find_published(split, cell)
+    return value | {"cpu_seconds": round(time.process_time() - started, 2)}
+
+
+def _find_own(split: _Split, seed: int) -> dict[str, Any]:
+    found = {title: split.find(order, readout=readout, seed=seed) for title, (order, readout) in OURS.items()}
+    nmas = {title: nma(split.curve(order)) for title, order in found.items()}
+    nmas[CHOSEN] = nmas[max(("auto", "auto, weighted"), key=lambda name: found[name].curve.mean())]
+    return {"nma": _rounded(nmas)}
+
+
+def _find_published(split: _Split, cell: dict[str, Any]) -> dict[str, Any]:
+    seed, whole = cell["seed"], not cell["rows"]
     left_out: tuple[str, ...] = () if cell["optimal"] else ("optimal", "unoptimal")
-    whole = not cell["rows"]
     if not whole:
         left_out += ("unoptimal",)
     if split.forest.n_classes != 2:
         left_out += ("depth-qwyc", "breadth-qwyc")
     chosen = [order for order in PAPER_ORDERS if order not in left_out]
     found = {order: split.find(order, seed=seed) for order in chosen}
-    ours = OURS if whole else {}
-    found |= {title: split.find(order, readout=readout, seed=seed) for title, (order, readout) in ours.items()}
     curves = {name: split.curve(order) for name, order in found.items()}
-    nmas = {name: nma(curve) for name, curve in curves.items()}
-    if ours:
-        nmas[CHOSEN] = nmas[max(("auto", "auto, weighted"), key=lambda name: found[name].curve.mean())]
-    value: dict[str, Any] = {"nma": _rounded(nmas)}
+    value: dict[str, Any] = {"nma": _rounded({name: nma(curve) for name, curve in curves.items()})}
     if split.forest.tree_depth.min() < split.forest.tree_depth.max():
         forest = pad_trees(split.forest)
         padded = {order: nma(split.curve(split.find(order, forest, seed=seed), forest)) for order in chosen}
         value["padded"] = _rounded(padded)
-    if (cell["forest"], n_trees, depth) == CURVE_OF and whole:
+    if (cell["forest"], cell["trees"], cell["depth"]) == CURVE_OF and whole:
         value["curves"] = {name: curve.round(5).tolist() for name, curve in curves.items()}
     if "optimal" in chosen:
         value["optimal_seconds"] = round(found["optimal"].seconds, 3)
-    return value | {
-        "final": round(float(curves["random"][-1]), 6),
-        "cpu_seconds": round(time.process_time() - started, 2),
-    }
+    return value | {"final": round(float(curves["random"][-1]), 6)}
 
 
 def _rounded(found: Mapping[str, float]) -> dict[str, float]:
@@ -306,7 +318,7 @@ def _timer(kept: Kept, repeat: int) -> dict[str, list[list[float]]]:
             )
             times_us[order] = np.linspace(first_us, complete_us, 16)[1:-1]
         taken: dict[str, list[list[float]]] = {order: [] for order in predictors}
-        for _ in range(5):
+        for _ in range(N_ROUNDS):
             for order, predictor in predictors.items():
                 taken[order].append([predictor.run(rows, time_us=float(time)).mean_steps for time in times_us[order]])
         return {
