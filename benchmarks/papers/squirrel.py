@@ -302,21 +302,24 @@ def _timer(kept: Kept, repeat: int) -> dict[str, list[list[float]]]:
 
     Timers lie between the time of one step, with its answer, and that of all. What counts is the mean over rows in the
     median round: orders and timers take turns in each round, so that moments in which other work disturbs the machine
-    spoil some rounds, but no timer in all of them.
+    spoil some rounds, but no timer in all of them. The two ends are found in the same way.
     """
 
     def measure() -> dict[str, list[list[float]]]:
         split = _Split("adult", ADULT_ROWS, 0, 10, 10)
         rows = split.X_test[:500]
-        predictors, times_us = {}, {}
-        for order in TIMED_ORDERS:
-            steps = split.find(order).steps
-            predictor = predictors[order] = Predictor(split.forest, Plan(order=steps, stop=StepRule()))
-            first_us, complete_us = (
-                min(np.median(predictor.run(rows, max_steps=n, time_us=1e9).time_us) for _ in range(9))
-                for n in (1, len(steps))
-            )
-            times_us[order] = np.linspace(first_us, complete_us, 16)[1:-1]
+        orders = {order: split.find(order).steps for order in TIMED_ORDERS}
+        predictors = {
+            order: Predictor(split.forest, Plan(order=steps, stop=StepRule())) for order, steps in orders.items()
+        }
+
+        def time_steps(order: str, n_steps: int) -> float:
+            return float(np.median(predictors[order].run(rows, max_steps=n_steps, time_us=1e9).time_us))
+
+        ends = [[[time_steps(order, n) for n in (1, len(orders[order]))] for order in orders] for _ in range(N_ROUNDS)]
+        times_us = {
+            order: np.linspace(*found, 16)[1:-1] for order, found in zip(orders, np.median(ends, axis=0), strict=True)
+        }
         taken: dict[str, list[list[float]]] = {order: [] for order in predictors}
         for _ in range(N_ROUNDS):
             for order, predictor in predictors.items():
@@ -324,7 +327,7 @@ def _timer(kept: Kept, repeat: int) -> dict[str, list[list[float]]]:
         return {
             order: [
                 times_us[order].round(4).tolist(),
-                (np.median(taken[order], axis=0) / len(predictors[order].plan.order)).round(5).tolist(),
+                (np.median(taken[order], axis=0) / len(orders[order])).round(5).tolist(),
             ]
             for order in predictors
         }
