@@ -417,7 +417,7 @@ def _pictures_of_figures(runs: Sequence[Run], timer: Timer, generation: Generati
             Line(order, sizes, tuple(np.log10(np.maximum(np.mean(one), 1e-5)).round(4) for one in of_size), color=at)
         )
     title = "Time to find an order: adult, trees of depth 8"
-    pictures.append(Picture("figure-4", "Figure 4", title, "trees", "log10 s", _plain(lines)))
+    pictures.append(Picture("figure-4", "Figure 4", title, "trees", "log10 of CPU seconds", _plain(lines)))
     shown = [run for run in runs if run.curves]
     if shown:
         wanted = ("optimal", "backward-squirrel", "forward-squirrel", "depth-ie", "breadth-ie", "random", "unoptimal")

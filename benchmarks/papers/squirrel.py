@@ -104,7 +104,7 @@ def main() -> None:
     result = result_of(runs, _runs(kept, fewer), timer, generation, ten_trees)
     describe(report, runs, result)
     report.close()
-    if not quick:
+    if not quick and set(arguments.datasets) == set(DATASETS):
         print(f"Stored in {result.store()}")
 
 
@@ -112,7 +112,14 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one seed, few sizes, a part of each dataset")
     parser.add_argument("--seeds", type=int, default=10, metavar="N")
-    parser.add_argument("--datasets", nargs="+", choices=DATASETS, default=DATASETS, metavar="NAME")
+    parser.add_argument(
+        "--datasets",
+        nargs="+",
+        choices=DATASETS,
+        default=DATASETS,
+        metavar="NAME",
+        help="make forests of these alone, and store no claims",
+    )
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="number of processes")
     parser.add_argument("--seconds", type=float, metavar="N", help="stop after so long, with the forests there are")
     parser.add_argument("--only-forests", action="store_true", help="make the forests' cells, and no claims yet")
