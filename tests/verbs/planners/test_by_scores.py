@@ -24,7 +24,7 @@ import scurry
 from scurry.errors import FormatError, InfeasibleError, InputError
 from scurry.forest.files.storage import write_container
 from scurry.plan import NEVER_BELOW, ScoreMap
-from scurry.promises import Certificate, ExitMeasurement
+from scurry.promises import Certificate
 from scurry.runners import rules
 from scurry.runners.exits import stops_of
 from scurry.stopping import LeaderFit, MarginFit, fan, preset_order, qwyc
@@ -599,9 +599,14 @@ def test_quality_is_measured_on_rows_that_did_not_fit_the_map(monkeypatch):
     assert set(map(tuple, X[400:][of_measure])).isdisjoint(map(tuple, measured[0]))
 
 
-def test_plans_are_compared_by_their_cost_or_by_trees():
-    forest = complete_forest(n_trees=3, depth=2)
-    measured = [{"mean_trees": 4.0}, {"mean_trees": 4.0, "mean_cost": 1.5}]
-    certificates = [Certificate(method="toy", measured=ExitMeasurement(changed=0.0, **one)) for one in measured]
-    assert [by_scores.spent_by(scurry.Plan.full(forest, one)) for one in certificates] == [4.0, 1.5]
-    assert by_scores.spent_by(None) == by_scores.spent_by(scurry.Plan.full(forest, None)) == np.inf
+@pytest.mark.parametrize("costs", ["trees", "steps"])
+def test_plans_are_compared_by_their_cost_or_by_trees(costs):
+    X, y = make_classification(1200, random_state=0)
+    forest = scurry.from_model(GradientBoostingClassifier(n_estimators=15, random_state=0).fit(X[:400], y[:400]))
+    calibration = Calibration.of(forest, X[400:], None, None, ExitOptions(max_disagreement=0.05, costs=costs))
+    plan, spent = by_scores.plan_by_scores(calibration, "natural")
+    measured = plan.certificate.measured
+    assert spent == (measured.mean_trees if costs == "trees" else measured.mean_cost)
+    assert by_scores.spent_by(by_scores.plan_by_scores, calibration, "natural") == spent
+    few = Calibration.of(forest, X[400:420], None, None, ExitOptions(max_disagreement=0.05, costs=costs))
+    assert by_scores.spent_by(by_scores.plan_by_scores, few, "natural") == np.inf

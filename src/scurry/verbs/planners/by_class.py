@@ -106,7 +106,8 @@ def plan_by_class(calibration: Calibration) -> Plan:
         raise _infeasible(calibration, groups, risk)
     tests = _test_groups(search, rule, groups, risks)
     n_broken = sum(test.n_broken for test in tests)
-    return keep_if_worth_it(calibration, search.plan(method, rule, n_broken=n_broken, bound=None, tests=tests, why=why))
+    plan, spent = search.plan(method, rule, n_broken=n_broken, bound=None, tests=tests, why=why)
+    return keep_if_worth_it(calibration, plan, spent)
 
 
 def _walk_sides(
@@ -403,7 +404,7 @@ def plan_by_accuracy(calibration: Calibration) -> Plan:
     if last is None:
         raise _refuse_accuracy(calibration, promise, search.held_out.n_rows)
     at = search.cheapest_of(family, last)
-    plan = search.plan(
+    plan, spent = search.plan(
         method,
         as_rule(family[at]),
         n_broken=int(test.n_worse[at]),
@@ -411,7 +412,7 @@ def plan_by_accuracy(calibration: Calibration) -> Plan:
         bound=test.bound(at),
         why=why,
     )
-    return keep_if_worth_it(calibration, plan)
+    return keep_if_worth_it(calibration, plan, spent)
 
 
 def _walk(
