@@ -23,7 +23,7 @@ from scurry.formatting import round_up
 from scurry.plan import Plan
 from scurry.plan.whole_rows import decision_score
 from scurry.promises import Certificate, ExitMeasurement, Labels
-from scurry.runners.rules import ScoreRule, score_plan, sentinel_plan
+from scurry.runners.sentinels import sentinel_plan
 from scurry.stopping import FanFit, LeaderFit, MarginFit, ScoreFit, fan, multiclass_qwyc, qwyc
 from scurry.stopping.guarantee import (
     InMemory,
@@ -106,7 +106,7 @@ def plan_by_scores(calibration: Calibration, method: str) -> tuple[Plan, float]:
 class _Member(NamedTuple):
     """A member of the family that is tested, and what it does to the rows that test it."""
 
-    fit: ScoreRule
+    fit: ScoreFit
     amount: float
     exits: Sums  # rows that leave after each tree, and last those answered differently
 
@@ -179,7 +179,7 @@ class ScoreSearch:
             held_out=calibration.sample if tests.all() else calibration.sample.where(tests),
             tests=tests,
             score_rows=forest.tree_scores,
-            make_plan=lambda fit, certificate: score_plan(forest, fit, step, certificate),
+            make_plan=lambda fit, certificate: Plan.by_rounds(forest, fit.order, fit.stop_rule(step), certificate),
         )
 
     @classmethod
@@ -223,17 +223,17 @@ class ScoreSearch:
         """The share of the promise that the first fit spends: a rule that will be widened starts better from less."""
         return _FIT_SHARE if self.is_tested else 1.0
 
-    def fit(self, method: str, max_rate: float, order: NDArray[np.int64] | None = None) -> ScoreRule:
+    def fit(self, method: str, max_rate: float, order: NDArray[np.int64] | None = None) -> ScoreFit:
         """Fit a rule that changes at most `max_rate` of the rows, in an order that is given or found."""
         if self.calibration.forest.n_classes == 2:
             return _fit_two_classes(self, method, max_rate, order)
         return _fit_many_classes(self, method, max_rate, order)
 
-    def count_exits(self, fits: Sequence[ScoreRule], amounts: NDArray[np.float64]) -> Sums:
+    def count_exits(self, fits: Sequence[ScoreFit], amounts: NDArray[np.float64]) -> Sums:
         """Count exits on the rows that certify, for all fits and amounts of widening, in one pass."""
         return self.held_out.sums(partial(_count_exits, self.calibration.forest, self.score_rows, fits, amounts))
 
-    def certify(self, method: str, fit: ScoreRule, exits: Sums) -> tuple[Plan, float]:
+    def certify(self, method: str, fit: ScoreFit, exits: Sums) -> tuple[Plan, float]:
         """Return the plan of the cheapest member of the family of `fit` that keeps the promise, and what it spends."""
         calibration, n_rows = self.calibration, self.held_out.n_rows
         # From the most cautious member on.
@@ -286,7 +286,7 @@ class ScoreSearch:
             return family.staggered(float(np.ptp(self.scores)))
         return family
 
-    def bolder_fits(self, method: str, allowed: float, first: ScoreFit, shares: Sequence[float]) -> list[ScoreRule]:
+    def bolder_fits(self, method: str, allowed: float, first: ScoreFit, shares: Sequence[float]) -> list[ScoreFit]:
         """Return rules in the order of `first` that spend these shares of what is allowed."""
         return [self.fit(method, rate, first.order) for share in shares if (rate := share * allowed) < 1]
 
@@ -306,7 +306,7 @@ class ScoreSearch:
         costs = np.cumsum(family.first.costs[family.first.order])
         return float(self.count(family)[member, :-1] @ costs) / self.held_out.n_rows
 
-    def plan(self, method: str, rule: ScoreRule, **tested: Any) -> tuple[Plan, float]:
+    def plan(self, method: str, rule: ScoreFit, **tested: Any) -> tuple[Plan, float]:
         """Return the plan of a rule, with what was measured on the rows that tested it, and what it spends."""
         calibration, n_rows = self.calibration, self.held_out.n_rows
         counts, trees = self.count(Family(rule, np.zeros(1)))[0], np.cumsum(self.n_trees)
@@ -329,7 +329,7 @@ class ScoreSearch:
         last = certify_rates(n_mistakes, self.held_out.n_rows, promise.max_changed, promise.confidence or 0.0)
         return list(family[: last + 1])
 
-    def _bolder(self, method: str, fit: ScoreRule) -> list[_Member]:
+    def _bolder(self, method: str, fit: ScoreFit) -> list[_Member]:
         """Return thresholds in the order of `fit` that spend more of the promise on the rows that fitted it."""
         if self.calibration.options.gamma is not None:
             return []  # the caller has said how bold
@@ -465,7 +465,7 @@ def _fit_many_classes(search: ScoreSearch, method: str, max_rate: float, order: 
 def _count_exits(
     forest: Forest,
     score_rows: Callable[[NDArray[Any]], NDArray[np.float64]],
-    fits: Sequence[ScoreRule],
+    fits: Sequence[ScoreFit],
     amounts: NDArray[np.float64],
     rows: NDArray[Any],
 ) -> Sums:
@@ -501,12 +501,6 @@ def _count_changed(
         counts[:, :-1] += answers[:, :n_models]
         counts[:, -1] += int(chosen.sum()) - answers[:, n_models + label]
     return counts
-
-
-def as_rule(fit: ScoreFit) -> ScoreRule:
-    """Return a member of a family as what a plan can be made of."""
-    assert isinstance(fit, MarginFit | FanFit | LeaderFit)
-    return fit
 
 
 def methods_for(calibration: Calibration) -> list[str]:

@@ -22,7 +22,7 @@ from scurry.forest import Forest
 from scurry.formatting import format_percent, format_share
 from scurry.plan import Plan, SumRule
 from scurry.promises import Certificate, ExitMeasurement, Labels
-from scurry.runners.rules import majority_rule, plan_of, plurality_rule, strictest
+from scurry.runners.rules import majority_rule, plan_of, plurality_rule
 from scurry.stopping import PluralityRule, VotePolicy, VoteRule, fit_votes, solve, solve_plurality
 from scurry.stopping.guarantee import InMemory, Sample, Sums, rows_needed
 from scurry.stopping.votes.fit import OrderFit, count_choosing_rows, fit_majority_order, fit_plurality_order
@@ -201,7 +201,7 @@ def _many_classes(
     else:
         order = calibration.rng.permutation(n_trees).astype(np.int32)
         rule = solve_plurality(n_trees, n_classes, calibration.labels.max_changed)
-        upper = strictest(rule)
+        upper = rule.strictest_upper()
         certificate = replace(_certificate_over_orders(calibration, "minimixed", None), method=method)
     return order, plurality_rule(upper), certificate
 
