@@ -67,6 +67,7 @@ def test_a_share_of_some_is_neither_none_nor_all(share):
     ("count", "shown"),
     [
         (0, "0 bytes"),
+        (1, "1 byte"),
         (999, "999 bytes"),
         (1000, "1.0 kB"),
         (2_500_000, "2.5 MB"),

@@ -61,7 +61,7 @@ def format_bytes(count: float) -> str:
     for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= size:
             return f"{count / size:,.1f} {unit}"
-    return f"{count:.0f} bytes"
+    return f"{count:.0f} byte{'' if round(count) == 1 else 's'}"
 
 
 def format_seconds(duration: float) -> str:
