@@ -39,7 +39,8 @@ void LevelTree::merge(std::span<const std::uint32_t> payload_of_entry) {
   const auto payload_of = [=](std::uint32_t node) { return payload[node & ((node >> 31) - 1)]; };
   for (std::uint32_t pair = 0; pair < n_splits_; ++pair) {
     const std::uint32_t left = nodes[2 * pair + 1], right = nodes[2 * pair + 2];
-    if (!is_split(left | right) & (payload_of(left) == payload_of(right))) drop(pair, payload_of_entry);
+    // In one number, because two conditions would be two branches, and neither can be predicted.
+    if ((((left | right) & kSplit) | (payload_of(left) ^ payload_of(right))) == 0) drop(pair, payload_of_entry);
   }
 }
 

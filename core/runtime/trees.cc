@@ -75,7 +75,7 @@ Trees::Trees(const ForestView& forest, const Columns& columns, Leaves leaves) {
 }
 
 template <class Node>
-void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves& leaves, NodeVector<Node>& nodes) {
+void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves& leaves, LargeVector<Node>& nodes) {
   const auto node_of_entry = nodes_of_entries<Node>(forest, columns, leaves.payload_of_node, category_tests_);
   const bool has_marks = columns.has_mixed() || columns.has_categories(), traced = has_marks || leaves.keep_origins;
   // Memory that is never written to takes none, and growing would copy everything.

@@ -83,15 +83,13 @@ class Trees {
 
  private:
   template <class Node>
-  using NodeVector = std::vector<Node, UninitializedAllocator<Node>>;
-  template <class Node>
-  void lower(const ForestView& forest, const Columns& columns, const Leaves& leaves, NodeVector<Node>& nodes);
+  void lower(const ForestView& forest, const Columns& columns, const Leaves& leaves, LargeVector<Node>& nodes);
   template <class Node>
   void read(const ForestView& forest, const Columns& columns, std::span<const std::uint32_t> trees,
             std::span<const Node> nodes, PayloadRange payloads);
 
-  NodeVector<NarrowNode> own_narrow_;
-  NodeVector<WideNode> own_wide_;
+  LargeVector<NarrowNode> own_narrow_;
+  LargeVector<WideNode> own_wide_;
   std::span<const NarrowNode> narrow_;  // own ones, or those of a file
   std::span<const WideNode> wide_;
   std::vector<Tree> trees_;
