@@ -14,7 +14,17 @@ from scurry.forest.rows import (
     text_columns,
     thread_count,
 )
-from scurry.forest.structure import ARRAYS, MISSING_NAN, MISSING_NONE, MISSING_ZERO, NODE_ARRAYS, ZERO, label_codes
+from scurry.forest.structure import (
+    ARRAYS,
+    MISSING_NAN,
+    MISSING_NONE,
+    MISSING_ZERO,
+    NODE_ARRAYS,
+    ZERO,
+    first_true,
+    label_codes,
+    neighbours,
+)
 from scurry.forest.tables import CodedRows, Encoder, as_frame, count_rows, take_rows
 from scurry.forest.tree_answers import decision_slack, largest_scores, leaf_scores, score_step, score_threshold
 from scurry.forest.trees import join_trees, mean_of_leaves
@@ -49,6 +59,7 @@ __all__ = [
     "columns_read",
     "count_rows",
     "decision_slack",
+    "first_true",
     "float_columns",
     "in_blocks",
     "join_trees",
@@ -56,6 +67,7 @@ __all__ = [
     "largest_scores",
     "leaf_scores",
     "mean_of_leaves",
+    "neighbours",
     "score_step",
     "score_threshold",
     "take_rows",

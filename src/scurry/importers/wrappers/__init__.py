@@ -44,7 +44,9 @@ from scurry.forest import (
     Thresholded,
     Voted,
     as_member,
+    first_true,
     label_codes,
+    neighbours,
 )
 from scurry.forest.wrappers import logistic
 from scurry.importers.wrappers.joined import (
@@ -53,13 +55,11 @@ from scurry.importers.wrappers.joined import (
     align,
     answers_float32,
     build,
-    first_true,
     is_mean,
     join,
     line,
     log_odds,
     mean_fields,
-    neighbours,
     own_scores,
     place_features,
     single,
