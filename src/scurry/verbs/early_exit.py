@@ -40,6 +40,7 @@ def early_exit(
     y_cal: Any = None,
     *,
     X_fit: Any = None,
+    y_fit: Any = None,
     groups: ArrayLike | None = None,
     by: str | ArrayLike | None = None,
     promise: Promise | str | None = None,
@@ -67,14 +68,17 @@ def early_exit(
         them, "minimax" and "minimixed" promise something for each row over random orders of the trees, and with
         ``confidence=None`` "minimean" and "schwing" promise nothing.
     y_cal : array of shape (n_rows,), optional
-        Labels. They measure AUC and log-loss for the summary, and order the trees of ``method="fan"`` (not together
-        with `X_fit`, whose labels are not known). The promises `Recall` and `Accuracy` need them.
+        Labels. They measure AUC and log-loss for the summary, and order the trees of ``method="fan"`` (unless there is
+        `X_fit`, whose own labels do). The promises `Recall` and `Accuracy` need them.
     X_fit : array or DataFrame, optional
         Rows that find the order of trees and the rule to stop, so that all of `X_cal` is left to certify them. By
         default a part of `X_cal`: half of it for methods on scores, a fifth or a quarter for methods on votes. The
         model's training rows serve well for methods on scores. For methods on votes they do not: trees agree too much
         on the rows they were trained on. Rows of `X_cal` that are among them too are left out of the certificate. The
         promise `TopK` takes a fifth of the queries of `X_cal` nevertheless, which say how far estimates are off.
+    y_fit : array of shape (n_fit_rows,), optional
+        Labels of `X_fit`. Like those of `y_cal` they order the trees of ``method="fan"``; for `Accuracy` with costs of
+        errors, they say how much to bet on each calibration row, which proves more with as many rows.
     groups : array of shape (n_rows,), optional
         The group that each row of `X_cal` belongs to, such as the patient, where rows of a group are no independent
         draws. A group is not divided, one row of each certifies, and the promise is about a row of a new group. For
@@ -175,8 +179,8 @@ def early_exit(
     if X_cal is None and is_other_kind and options.asked.rows_needed():
         raise InputError(f"X_cal is needed: rows test what {options.asked!r} promises", argument="X_cal")
     if X_cal is not None or is_other_kind:
-        return calibrate(Calibration.of(forest, X_cal, y_cal, X_fit, options, groups, by))
-    for name, given in (("y_cal", y_cal), ("X_fit", X_fit), ("groups", groups), ("by", by)):
+        return calibrate(Calibration.of(forest, X_cal, y_cal, X_fit, options, groups, by, y_fit))
+    for name, given in (("y_cal", y_cal), ("X_fit", X_fit), ("y_fit", y_fit), ("groups", groups), ("by", by)):
         if given is not None:
             raise InputError(f"{name} goes with X_cal, and there is none", argument=name)
     return Predictor(forest, plan_without_rows(forest, options))

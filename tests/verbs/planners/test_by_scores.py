@@ -279,6 +279,31 @@ def test_bins_and_deviations_of_fan(boosted):
     assert safe.run(X).mean_trees > promised.run(X).mean_trees
 
 
+def test_labels_of_fitting_rows_order_the_trees_of_fan(boosted):
+    (X, y), (X_fit, y_fit) = two_classes(2000, 31), two_classes(2000, 32)
+    asked = {"method": "fan", "max_disagreement": 0.02}
+    by_labels = scurry.early_exit(boosted, X, X_fit=X_fit, y_fit=y_fit, **asked)
+    scores = by_labels.forest.tree_scores(X_fit)
+    threshold = by_labels.forest.score_threshold
+    rule = fan(scores, max_disagreement=0.02, order="individual-mse", y=y_fit, decision_threshold=threshold)
+    np.testing.assert_array_equal(by_labels.plan.order, rule.order)
+    natural = scurry.early_exit(boosted, X, y, X_fit=X_fit, **asked)
+    np.testing.assert_array_equal(natural.plan.order, np.arange(boosted.n_estimators))
+    assert "y_fit=y_fit" in by_labels.certificate.recipe
+
+
+def test_labels_of_fitting_rows_are_checked(boosted):
+    X, y = two_classes(300, 31)
+    for given, match in (
+        ({"y_fit": y}, "y_fit has the labels of X_fit, and there is none"),
+        ({"X_fit": X, "y_fit": y[:9]}, r"y_fit has shape \(9,\), X_fit has 300 rows"),
+        ({"X_fit": X, "y_fit": y + 7}, "y_fit"),
+    ):
+        with pytest.raises(InputError, match=match) as caught:
+            scurry.early_exit(boosted, X, **given)
+        assert caught.value.argument == "y_fit"
+
+
 def test_rows_compare_certify_or_fit(forest):
     """Rows that compare methods fitted none of them, and those that certify had no part in either."""
     X, _ = two_classes(900, 21)

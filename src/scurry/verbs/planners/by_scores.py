@@ -337,7 +337,7 @@ def split_to_fit(calibration: Calibration) -> tuple[NDArray[Any], NDArray[Any] |
     rows, sample = calibration.rows, calibration.sample
     if calibration.fit_rows is not None:
         every = np.ones(sample.n_rows, np.bool_)
-        return calibration.fit_rows, None, every if rows.groups is None else rows.divide(0)[1]
+        return calibration.fit_rows, calibration.fit_y, every if rows.groups is None else rows.divide(0)[1]
     if not calibration.options.is_promised:
         return sample.gathered(), rows.y, np.ones(sample.n_rows, np.bool_)
     fits, tests = rows.divide(_count_fit_units(calibration))
@@ -365,6 +365,7 @@ def split_to_choose(calibration: Calibration) -> tuple[Calibration, Calibration]
         calibration,
         rows=CheckedRows(sample=InMemory(fit_rows[compare]), y=None, digests=digests[compare]),
         fit_rows=fit_rows[fit],
+        fit_y=None if calibration.fit_y is None else calibration.fit_y[fit],
         promise=lenient,
     )
     # Methods on votes would split the rows in another way.
