@@ -272,7 +272,9 @@ def import_bagging(model: Any, import_model: Callable[[Any], Forest]) -> Forest:
         # The mean of single trees is what a forest is.
         fields = join(members, trees_of(members, n_classes))
         return build(forests[0], fields, aggregation="mean", classes=classes)
-    wrapper = Averaged(members=tuple(members), n_classes=n_classes)
+    # Values are added up as they are, probabilities in float64.
+    is_narrow = classes is None and all(map(answers_float32, model.estimators_))
+    wrapper = Averaged(members=tuple(members), n_classes=n_classes, dtype="float32" if is_narrow else "float64")
     return build(forests[0], mean_fields(members, wrapper.shares, n_classes), classes=classes, wrapper=wrapper)
 
 
