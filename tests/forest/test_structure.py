@@ -1,18 +1,13 @@
 """Structure: what is no forest is refused with a message that names the place, and arrays are frozen."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from scurry import Forest
 from scurry.errors import InputError
-from scurry.forest.structure import ARRAYS, first_true, freeze, label_codes, link_scores, neighbours
+from scurry.forest.structure import ARRAYS, freeze, label_codes, link_scores
 from support.strategies import complete_forest
 
-DOUBLES = st.floats(-1e300, 1e300)
 STUMP = {
     "feature": [0, -1, -1],
     "threshold": [0.5, 0.0, 0.0],
@@ -162,21 +157,3 @@ def test_offsets_whose_differences_overflow_are_refused():
         complete_forest(1, 2, 2, 2, tree_offset=[0, largest, -largest, -1, 7])
     with pytest.raises(InputError, match="category_offset must rise"):
         complete_forest(1, 2, 2, 2, category_offset=[0, largest, -largest, -1, 2], category_bits=[5, 6])
-
-
-@given(DOUBLES)
-def test_every_number_is_found(x):
-    assert first_true(lambda number: number >= x, -1e300, 1e300) == x
-
-
-def test_answers_that_never_change():
-    assert first_true(lambda number: True, -2.0, 3.0) == -2.0
-    assert first_true(lambda number: False, -2.0, 3.0) == np.nextafter(3.0, np.inf)
-
-
-@given(DOUBLES)
-def test_neighbours_are_next_to_each_other(x):
-    found = neighbours(x, 3)
-    assert len(found) == 7
-    assert found[3] == x
-    assert all(np.nextafter(low, np.inf) == high for low, high in pairwise(found))

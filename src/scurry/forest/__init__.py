@@ -21,12 +21,15 @@ from scurry.forest.structure import (
     MISSING_ZERO,
     NODE_ARRAYS,
     ZERO,
-    first_true,
+    decision_slack,
     label_codes,
-    neighbours,
+    largest_scores,
+    leaf_scores,
+    score_step,
+    score_threshold,
 )
 from scurry.forest.tables import CodedRows, Encoder, as_frame, count_rows, take_rows
-from scurry.forest.tree_answers import decision_slack, largest_scores, leaf_scores, score_step, score_threshold
+from scurry.forest.tree_answers import first_true, neighbours
 from scurry.forest.trees import join_trees, mean_of_leaves
 from scurry.forest.wrappers import Averaged, Calibrated, Isolation, OneVsRest, Samme, Thresholded, Voted, Wrapper
 

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from scurry.checks import RandomState
-from scurry.errors import InfeasibleError, InputError
+from scurry.errors import InputError
 from scurry.plan import Plan
 from scurry.predictor import Predictor, read_forest
 from scurry.promises import Accuracy, Certain, Cost, Labels, LabelsPerClass, Promise, Recall, TopK, Values, read_promise
@@ -217,10 +217,10 @@ def _plan_labels(calibration: Calibration) -> Plan:
     if calibration.rows.parts is not None:
         return plan_by_class(calibration)
     method = calibration.options.method
-    return _choose_plan(calibration) if method == "auto" else _plan_by(method, calibration)
+    return _choose_plan(calibration) if method == "auto" else _plan_by(calibration, method)[0]
 
 
-def _plan_by(method: str, calibration: Calibration) -> Plan:
+def _plan_by(calibration: Calibration, method: str) -> tuple[Plan, float]:
     if method in SCORE_METHODS:
         return plan_by_scores(calibration, method)
     return plan_by_votes(calibration, method)
@@ -242,27 +242,20 @@ def _choose_plan(calibration: Calibration) -> Plan:
         methods.append("sentinels")
     if options.is_promised:
         choosing, certifying = split_to_choose(calibration)
-        spent = {method: spent_by(_try_plan(method, choosing)) for method in methods}
-        best = least_spent(spent)  # the first if so few rows do not tell
-        plan, where = _plan_by(best, certifying), "rows that fitted none of them"
+        spent = {method: spent_by(_plan_by, choosing, method) for method in methods}
+        best, where = least_spent(spent), "rows that fitted none of them"  # the first if so few rows do not tell
+        plan, cost = _plan_by(certifying, best)
         if best == "sentinels":  # the rows that certify have no labels there, so that no method can look at them
             plan = with_quality(calibration, split_to_fit(calibration)[2], plan)
     else:
-        plans = {method: _plan_by(method, calibration) for method in methods}
-        spent = {method: spent_by(plan) for method, plan in plans.items()}
-        best = least_spent(spent)
-        plan, where = plans[best], "the rows that fitted them"
+        plans = {method: _plan_by(calibration, method) for method in methods}
+        spent = {method: cost for method, (_, cost) in plans.items()}
+        best, where = least_spent(spent), "the rows that fitted them"
+        plan, cost = plans[best]
     if plan.certificate is None:
         return plan
     why = explain_choice(options.cost_unit, spent, where)
-    return keep_if_worth_it(calibration, replace(plan, certificate=replace(plan.certificate, why=why)))
-
-
-def _try_plan(method: str, choosing: Calibration) -> Plan | None:
-    try:
-        return _plan_by(method, choosing)
-    except (InfeasibleError, InputError):
-        return None  # all rows may do, and if not, their error says what is wrong
+    return keep_if_worth_it(calibration, replace(plan, certificate=replace(plan.certificate, why=why)), cost)
 
 
 # What makes a plan for each kind of promise: a function of a calibration.

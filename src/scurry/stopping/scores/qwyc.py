@@ -68,6 +68,7 @@ from scurry.checks import (
     check_random_state,
 )
 from scurry.errors import InputError
+from scurry.plan import SumRule, band_rule, lead_rule
 from scurry.stopping.scores.rule import (
     FloatArray,
     ScoreFit,
@@ -142,6 +143,10 @@ class MarginFit(ScoreFit):
         """
         shift = check_number("amount", amount) * self.spread
         return replace(self, lower=self.lower - shift, upper=self.upper + shift, mean_cost=None, n_mistakes=None)
+
+    def stop_rule(self, step: float) -> SumRule:
+        """Return the rule as a plan stores it: on sums of integers, in units of `step`."""
+        return band_rule(step, self.lower / step, self.upper / step)
 
     def _start(self, n_rows: int) -> FloatArray:
         return np.zeros(n_rows)
@@ -472,6 +477,10 @@ class LeaderFit(ScoreFit):
         """Return the rule with leads larger by `amount` times `spread`: rows stop at the same position or later."""
         lead = self.lead + check_number("amount", amount) * self.spread
         return replace(self, lead=lead, mean_cost=None, n_mistakes=None)
+
+    def stop_rule(self, step: float) -> SumRule:
+        """Return the rule as a plan stores it: on sums of integers, in units of `step`."""
+        return lead_rule(step, self.lead / step)
 
     @property
     def _n_classes(self) -> int:

@@ -37,7 +37,6 @@ from scurry.forest import Forest
 from scurry.formatting import format_percent, round_up
 from scurry.plan import Plan
 from scurry.promises import Accuracy, GroupTest, Labels, LabelsPerClass, Promise, Recall
-from scurry.runners.rules import ScoreRule
 from scurry.stopping import ScoreFit
 from scurry.stopping.guarantee import InMemory, Sample, Sums, certified_rate, last_certified, split_risk
 from scurry.stopping.losses import best_stake, certified_drop, certified_mean, loss_p_value, paired_p_value
@@ -45,7 +44,6 @@ from scurry.stopping.scores.qwyc import Family, MarginFit, last_accepted
 from scurry.verbs.options import Calibration
 from scurry.verbs.planners.by_scores import (
     ScoreSearch,
-    as_rule,
     choose_method,
     decide_in_full,
     explain_choice,
@@ -112,12 +110,13 @@ def plan_by_class(calibration: Calibration) -> Plan:
         raise _infeasible(calibration, groups, risk)
     tests = _test_groups(search, rule, groups, risks)
     n_broken = sum(test.n_broken for test in tests)
-    return keep_if_worth_it(calibration, search.plan(method, rule, n_broken=n_broken, bound=None, tests=tests, why=why))
+    plan, spent = search.plan(method, rule, n_broken=n_broken, bound=None, tests=tests, why=why)
+    return keep_if_worth_it(calibration, plan, spent)
 
 
 def _walk_sides(
     search: ScoreSearch, family: Family, groups: Sequence[_Group], risks: NDArray[np.float64]
-) -> ScoreRule | None:
+) -> ScoreFit | None:
     """Return the rule that two one-sided walks find; None if a side has no member."""
     assert isinstance(family.first, MarginFit)
     n_models = family.first.n_models
@@ -135,15 +134,15 @@ def _walk_sides(
         side = sides[last]
         assert isinstance(side, MarginFit)
         found[upper] = side.upper if upper else side.lower
-    return as_rule(side)
+    return side
 
 
 def _walk_whole(
     search: ScoreSearch, family: Family, groups: Sequence[_Group], risks: NDArray[np.float64]
-) -> ScoreRule | None:
+) -> ScoreFit | None:
     """Return the cheapest member before the first that fails the test of a group; None if the first fails."""
     last = last_accepted(_accept(search, family, groups, risks))
-    return None if last < 0 else as_rule(family[search.cheapest_of(family, last)])
+    return None if last < 0 else family[search.cheapest_of(family, last)]
 
 
 def _accept(
@@ -158,7 +157,7 @@ def _accept(
 
 
 def _test_groups(
-    search: ScoreSearch, chosen: ScoreRule, groups: Sequence[_Group], risks: NDArray[np.float64]
+    search: ScoreSearch, chosen: ScoreFit, groups: Sequence[_Group], risks: NDArray[np.float64]
 ) -> tuple[GroupTest, ...]:
     """Return what the rule that was chosen does to the rows of each group."""
     tests = []
@@ -417,15 +416,15 @@ def plan_by_accuracy(calibration: Calibration) -> Plan:
     if last is None:
         raise _refuse_accuracy(calibration, promise, search.held_out.n_rows)
     at = search.cheapest_of(family, last)
-    plan = search.plan(
+    plan, spent = search.plan(
         method,
-        as_rule(family[at]),
+        family[at],
         n_broken=int(test.n_worse[at]),
         n_gained=int(test.n_better[at]),
         bound=test.bound(at),
         why=why,
     )
-    return keep_if_worth_it(calibration, plan)
+    return keep_if_worth_it(calibration, plan, spent)
 
 
 def _walk(
