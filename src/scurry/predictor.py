@@ -32,7 +32,7 @@ from scurry.skops import check_trusted
 
 # Promises and features that are bought one at a time are loaded at first use: most processes only predict.
 if TYPE_CHECKING:
-    from scurry.promises import Certificate, Promise
+    from scurry.promises import Audit, Certificate, Promise
     from scurry.runners.acquisition.acquire import Acquisition
     from scurry.runners.acquisition.ledger import Ledger
     from scurry.runners.acquisition.row_walk import Terms
@@ -535,6 +535,45 @@ class Predictor:
             )
         number = 0 if row is None else check_count("row", row, 0)
         return Visit(terms, read_known(self.forest, known), number)
+
+    def audit(
+        self, X: Any, y: Any = None, *, groups: Any = None, model: Any = None, n_threads: int | None = 1
+    ) -> Audit:
+        """Test the promise on rows, perhaps recent ones: the full model answers each of them too.
+
+        Rows should be independent draws, and should not be the calibration rows, which chose the rule. To look at rows
+        again and again as they arrive, use `scurry.watch`, whose alarms allow for that.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        y : array of shape (n_rows,), optional
+            Known labels. The promises `Recall` and `Accuracy` need them.
+        groups : array of shape (n_rows,), optional
+            The query of each row for the promise `TopK`; the group of each row for a promise about groups, of which one
+            row each is drawn.
+        model : estimator, booster, path or Forest, optional
+            For a predictor of `scurry.compress`: the model that it was made from.
+        n_threads : int or None, default 1
+
+        Returns
+        -------
+        Audit
+            ``rate`` with its bounds ``lower`` and ``upper``, and ``verdict``: "kept", "broken" or "too few rows".
+
+        Raises
+        ------
+        InputError
+            If nothing is promised about answers, or if labels or groups are missing that the promise needs.
+        """
+        from scurry.runners.comparison import audit, check_auditable, plan_in_full
+
+        promise = check_auditable(self.plan, y, groups, model)
+        if model is None:
+            full = Predictor(self.forest, plan_in_full(self.forest, self.plan, promise))
+        else:
+            full = Predictor.full(read_forest(model, X))
+        return audit(self, full, promise, as_rows(self.forest, X), y=y, groups=groups, n_threads=n_threads)
 
     def summary(self) -> Summary:
         """Return what the plan promises and what was measured when it was made; print it."""

@@ -608,6 +608,21 @@ def to_int32(values: NDArray[np.float64]) -> NDArray[np.int32]:
     return values.clip(NEVER_BELOW, NEVER_ABOVE).astype(np.int32)
 
 
+def band_rule(step: float, lower: NDArray[np.float64], upper: NDArray[np.float64], **pieces: Any) -> SumRule:
+    """Return the rule on one sum of scores with these thresholds after each tree but the last, in units of `step`.
+
+    Infinite thresholds stop no row. Where there are `pieces`, see `ExitRule`, they count instead of the thresholds.
+    """
+    below = to_int32(np.floor(np.pad(lower, 1, constant_values=-np.inf)))
+    above = to_int32(np.ceil(np.pad(upper, 1, constant_values=np.inf)))
+    return ExitRule(kind="scores", step=step, weights=np.ones(1), lower=below[None], upper=above[None], **pieces)
+
+
+def lead_rule(step: float, lead: NDArray[np.float64]) -> SumRule:
+    """Return the rule on a score per class with these leads after each round but the last, in units of `step`."""
+    return LeaderRule(kind="scores", step=step, lead=to_int32(np.ceil(np.pad(lead, 1, constant_values=np.inf))))
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StepRule(StopRule):
     """A row may stop after any step, whenever the caller's budget ends.
@@ -728,6 +743,15 @@ class Plan:
         """Return the plan that evaluates every tree of `forest`."""
         order = np.arange(forest.n_trees, dtype=np.int32)
         return cls(order=order, certificate=certificate, feature_costs=feature_costs)
+
+    @classmethod
+    def by_rounds(
+        cls, forest: Forest, rounds: NDArray[np.integer], stop: StopRule, certificate: Certificate | None
+    ) -> Self:
+        """Return the plan that evaluates rounds of trees in an order; a round may be a single tree."""
+        size = forest.n_trees // len(rounds)
+        order = (rounds[:, None] * size + np.arange(size)).ravel().astype(np.int32)
+        return cls(order=order, stop=stop, certificate=certificate)
 
     @property
     def by_step(self) -> bool:

@@ -344,7 +344,7 @@ class TestRows:
     @property
     def main_class(self) -> int:
         """Which of two classes is looked for: the one whose recall is promised, or the second, often the rare one."""
-        is_first = isinstance(self.promise, Recall) and self.promise.class_ == np.asarray(self.forest.classes)[0]
+        is_first = isinstance(self.promise, Recall) and self.promise.label == np.asarray(self.forest.classes)[0]
         return 0 if is_first else 1
 
     def compare_classes(self, answers: Sequence[NDArray[Any]]) -> list[Column]:
