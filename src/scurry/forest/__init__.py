@@ -29,6 +29,7 @@ from scurry.forest.structure import (
     score_threshold,
 )
 from scurry.forest.tables import CodedRows, Encoder, as_frame, count_rows, take_rows
+from scurry.forest.tree_answers import first_true, neighbours
 from scurry.forest.trees import join_trees, mean_of_leaves
 from scurry.forest.wrappers import Averaged, Calibrated, Isolation, OneVsRest, Samme, Thresholded, Voted, Wrapper
 
@@ -61,6 +62,7 @@ __all__ = [
     "columns_read",
     "count_rows",
     "decision_slack",
+    "first_true",
     "float_columns",
     "in_blocks",
     "join_trees",
@@ -68,6 +70,7 @@ __all__ = [
     "largest_scores",
     "leaf_scores",
     "mean_of_leaves",
+    "neighbours",
     "score_step",
     "score_threshold",
     "take_rows",

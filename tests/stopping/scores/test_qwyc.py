@@ -182,6 +182,19 @@ def test_expensive_models_wait():
     assert constant.mean_cost == pytest.approx(2.5 * qwyc(scores, max_disagreement=0).mean_cost)
 
 
+def test_given_decisions_of_several_classes_replace_the_sum():
+    scores = np.random.default_rng(0).normal(size=(400, 6, 3))
+    decisions = (scores.sum(axis=1) + np.random.default_rng(1).normal(size=(400, 3))).argmax(axis=1)
+    for max_disagreement in (0.0, 0.1, 0.3):
+        rule = multiclass_qwyc(scores, max_disagreement=max_disagreement, decisions=decisions, order=None)
+        answers, used = rule.decide(scores)
+        assert ((answers != decisions) & (used < 6)).sum() <= 400 * max_disagreement
+        assert (used < 6).mean() > 0.3 or max_disagreement == 0
+    for wrong in (decisions[1:], decisions == 1, decisions + 1, decisions - 1):
+        with pytest.raises(InputError, match=r"decisions must be numbers of the 3 classes, one per row \(400\)"):
+            multiclass_qwyc(scores, max_disagreement=0.1, decisions=wrong)
+
+
 def test_given_decisions_replace_the_sum():
     scores = np.array([[1.0, 1.0], [1.0, 1.0], [-1.0, -1.0], [-2.0, 1.0]])
     decisions = np.array([True, True, False, True])

@@ -507,6 +507,7 @@ def multiclass_qwyc(
     base_score: ArrayLike | None = None,
     order: str | ArrayLike | None = "natural",
     spending: str = "proportional",
+    decisions: ArrayLike | None = None,
 ) -> LeaderFit:
     """Find the lead at which to stop after each model, in a given order or in one found with it.
 
@@ -526,6 +527,8 @@ def multiclass_qwyc(
         None searches order and leads jointly.
     spending : {"proportional", "upfront"}
         Spread the mistakes over the positions, or allow all of them at the first.
+    decisions : int array of shape (n_rows,), optional
+        The class that the full ensemble answers, where that may be another than the one with the largest sum.
 
     Returns
     -------
@@ -554,7 +557,13 @@ def multiclass_qwyc(
     upfront = check_choice("spending", spending, SPENDING) == "upfront"
     start = snap(base, grid.unit)
     full = start + grid.values.sum(axis=0)
-    answers = _find_leaders(array, full, grid.unit, base)
+    answers = _find_leaders(array, full, grid.unit, base) if decisions is None else np.asarray(decisions)
+    if answers.shape != (n_rows,) or answers.dtype.kind not in "iu" or answers.min() < 0 or answers.max() >= n_classes:
+        raise InputError(
+            f"decisions must be numbers of the {n_classes} classes, one per row ({n_rows}), got {answers.dtype} of "
+            f"shape {answers.shape}",
+            argument="decisions",
+        )
     # With one answer any lead would do, and new rows of other classes would all be wrong.
     if (answers == answers[0]).all():
         raise InputError(

@@ -462,6 +462,7 @@ def _fit_many_classes(search: ScoreSearch, method: str, max_rate: float, order: 
         base_score=forest.score_start,
         costs=search.costs.reshape(scores.shape[1], -1).sum(axis=1),
         order="natural" if method == "natural" else given,
+        decisions=search.decisions,
     )
 
 
