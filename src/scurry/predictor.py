@@ -68,10 +68,23 @@ class Predictor:
         self.forest, self.plan = forest, plan
 
     @classmethod
-    def full(cls, forest: Forest) -> Self:
-        """Return a predictor that evaluates every tree."""
+    def full(
+        cls, forest: Forest, certificate: Certificate | None = None, feature_costs: FeatureCosts | None = None
+    ) -> Self:
+        """Return a predictor that evaluates every tree.
+
+        Parameters
+        ----------
+        forest : Forest
+        certificate, feature_costs
+            As of `scurry.Plan`.
+
+        Returns
+        -------
+        Predictor
+        """
         check_instance("forest", forest, Forest, hint="; import a model with scurry.from_model(model)")
-        return cls(forest, Plan.full(forest))
+        return cls(forest, Plan.full(forest, certificate, feature_costs))
 
     @classmethod
     def from_rule(cls, forest: Forest, rule: Any, *, shuffle: str = "fixed", random_state: RandomState = None) -> Self:
