@@ -19,6 +19,8 @@ from scurry.verbs.planners.by_class import plan_by_accuracy, plan_by_class
 from scurry.verbs.planners.by_ranks import plan_by_ranks, ranked_by_score
 from scurry.verbs.planners.by_scores import (
     SCORE_METHODS,
+    can_certify,
+    certify_in_turn,
     explain_choice,
     keep_if_worth_it,
     least_spent,
@@ -95,7 +97,7 @@ def early_exit(
         The others stop a majority vote of the trees, and promise
         agreement with the full vote; the summary says how often that is the model's own label. "auto" takes the method
         that saves most on a part of the fitting rows that no method was fitted to, with a promise about the model's own
-        labels.
+        labels; if it saves less on the rows that certify, others are certified too, and the best is taken.
     confidence : float or None, default 0.95
         The promise holds for new rows with this probability. None gives the papers' in-sample rule, without a promise
         for new rows.
@@ -226,7 +228,8 @@ def _choose_plan(calibration: Calibration) -> Plan:
     """Return the plan of the method that saves most on rows that no candidate was fitted to.
 
     A search that overfits its rows needs wider thresholds, and loses there. The rows that choose are not those that
-    certify, so that the chosen method is certified with all of the confidence that is asked for.
+    certify, so that the chosen method is certified with most of the risk that the promise may take. If it then spends
+    more than another one is expected to, that one is certified too (`certify_in_turn`).
     """
     forest, options = calibration.forest, calibration.options
     methods = ["qwyc", "natural"]
@@ -239,18 +242,17 @@ def _choose_plan(calibration: Calibration) -> Plan:
     if options.is_promised:
         choosing, certifying = split_to_choose(calibration)
         spent = {method: spent_by(_try_plan(method, choosing)) for method in methods}
-        best = least_spent(spent)  # the first if so few rows do not tell
-        plan, where = _plan_by(best, certifying), "rows that fitted none of them"
-        if best == "sentinels":  # the rows that certify have no labels there, so that no method can look at them
+        plan = certify_in_turn(certifying, spent, lambda tested, method: _plan_by(method, tested), can_certify)
+        # The rows that certify have no labels there, so that no method can look at them.
+        if plan.certificate is not None and plan.certificate.method == "sentinels":
             plan = with_quality(calibration, split_to_fit(calibration)[2], plan)
-    else:
-        plans = {method: _plan_by(method, calibration) for method in methods}
-        spent = {method: spent_by(plan) for method, plan in plans.items()}
-        best = least_spent(spent)
-        plan, where = plans[best], "the rows that fitted them"
+        return keep_if_worth_it(calibration, plan)
+    plans = {method: _plan_by(method, calibration) for method in methods}
+    spent = {method: spent_by(plan) for method, plan in plans.items()}
+    plan = plans[least_spent(spent)]
     if plan.certificate is None:
         return plan
-    why = explain_choice(options.cost_unit, spent, where)
+    why = explain_choice(options.cost_unit, spent, "the rows that fitted them")
     return keep_if_worth_it(calibration, replace(plan, certificate=replace(plan.certificate, why=why)))
 
 

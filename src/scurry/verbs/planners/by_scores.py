@@ -74,11 +74,14 @@ SCORE_METHODS = ("qwyc", "fan", "natural", "sentinels")
 _AMOUNTS = np.concatenate([[0.0], np.geomspace(1e-3, 10.0, 120)])
 
 _FIT_SHARE = 0.3  # of the promised rate, spent by the fit
-_BOLD_SHARES = (0.45, 0.6, 0.8, 1.0, 1.3, 2.0)  # spent by the fits that follow where rows allow
+_BOLD_SHARES = tuple(0.3 * 1.15**step for step in range(1, 15))  # spent by the fits that follow where rows allow
 WORTH_IT = 0.9  # below this share of trees saved, the full evaluation's simpler loop is as fast
 # Sentinels are taken also if they spend so much more than the best on rows that compare methods. They have few
 # thresholds. An order with a threshold after every tree fits its rows better, and has to be widened more on others.
 _CLOSE = 1.1
+# Of the risk, for the method that spends least on rows that compare methods. What is left is for the others: they are
+# tested only if that one turns out to spend more, but nobody knows before.
+_FIRST_SHARE = 0.9
 _BIN_WIDTH = 0.1  # Fan's, in units of the score
 _MIN_BIN_ROWS = 5  # bins of fewer rows show no deviation, and would stop rows at any gamma
 _COMPARING_ROWS = "rows that fitted none of them"
@@ -319,7 +322,8 @@ class ScoreSearch:
         """Return the members before the first that fails its test; all of them keep the promise at once."""
         promise = self.calibration.labels
         n_mistakes = [member.n_mistakes for member in family]
-        last = certify_rates(n_mistakes, self.held_out.n_rows, promise.max_changed, promise.confidence or 0.0)
+        confidence = 1.0 - self.calibration.risk
+        last = certify_rates(n_mistakes, self.held_out.n_rows, promise.max_changed, confidence)
         return list(family[: last + 1])
 
     def _bolder(self, method: str, fit: ScoreRule) -> list[_Member]:
@@ -517,24 +521,84 @@ def methods_for(calibration: Calibration) -> list[str]:
     return ["qwyc", "natural", "sentinels"] if try_sentinels(forest) else ["qwyc", "natural"]
 
 
-def choose_method(calibration: Calibration, rate: float) -> tuple[str, str]:
-    """Return the method on scores to keep a promise of another kind than `Labels` with, and why.
-
-    The order of trees that stops rows soonest where `rate` of all labels may change is taken. Rows that do not certify
-    tell which one that is, without labels, so that the whole risk is left for the method that is chosen.
-    """
+def compare_methods(calibration: Calibration, rate: float) -> dict[str, float]:
+    """Return what methods on scores spend where `rate` of all labels may change, on rows that certify nothing."""
     methods = methods_for(calibration)
     if len(methods) == 1:
-        return methods[0], ""
+        return {methods[0]: np.inf}
     choosing, _ = split_to_choose(replace(calibration, promise=Labels(rate, confidence=calibration.promise.confidence)))
-    spent = {method: spent_by(try_plan(choosing, method)) for method in methods}
-    return least_spent(spent), explain_choice(calibration.options.cost_unit, spent)
+    return {method: spent_by(try_plan(choosing, method)) for method in methods}
 
 
 def least_spent(spent: Mapping[str, float]) -> str:
     """Return the method that spends least, the first of equal ones; sentinels if they spend hardly more."""
     best = min(spent, key=lambda method: spent[method])
     return "sentinels" if spent.get("sentinels", np.inf) <= _CLOSE * spent[best] < np.inf else best
+
+
+def can_certify(calibration: Calibration) -> bool:
+    """Return whether so many rows could certify the promise about labels, if none of them were a mistake."""
+    promise, n_rows = calibration.labels, calibration.sample.n_rows
+    return bool(n_rows * np.log1p(-promise.max_changed) <= np.log(calibration.risk))
+
+
+def certify_in_turn(
+    calibration: Calibration,
+    spent: Mapping[str, float],
+    certify: Callable[[Calibration, str], Plan],
+    can_certify: Callable[[Calibration], bool],
+) -> Plan:
+    """Return the certified plan of the method that spends least on the rows that certify.
+
+    That is not always the one that spent least on rows that compared them: an order of trees may fit rows like these
+    by chance, and more so if they trained the model. So this one has most of the risk, and what is left is divided
+    among the others. All that passes a test holds at once with the confidence asked for, and the best may be taken.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        Its rows had no part in the comparison.
+    spent : mapping of str to float
+        What methods spent there; infinite where it is not known.
+    certify : callable
+        Returns the plan of a method, tested at the `risk` of the calibration.
+    can_certify : callable
+        Whether rows so many could certify anything at that risk. It must not look at what rules do to them.
+
+    Raises
+    ------
+    InfeasibleError
+        If no method can be certified.
+    """
+    first = least_spent(spent)  # the first if so few rows do not tell
+    others = sorted((one for one in spent if one != first and spent[one] < np.inf), key=lambda one: spent[one])
+    shared = replace(calibration, risk_share=(1 - _FIRST_SHARE) / max(len(others), 1))
+    if not others or not can_certify(shared):
+        return _say_why(calibration, certify(calibration, first), spent, {})
+    best, certified, refused = None, dict[str, float](), list[InfeasibleError]()
+    for method in (first, *others):
+        if best is not None and spent_by(best) <= _CLOSE * spent[method]:
+            continue
+        try:
+            plan = certify(replace(calibration, risk_share=_FIRST_SHARE) if method == first else shared, method)
+        except InfeasibleError as error:
+            refused.append(error)
+            continue
+        certified[method] = spent_by(plan)
+        best = plan if certified[method] <= min(certified.values()) else best
+    if best is None:
+        raise refused[0]
+    return _say_why(calibration, best, spent, certified)
+
+
+def _say_why(calibration: Calibration, plan: Plan, spent: Mapping[str, float], certified: Mapping[str, float]) -> Plan:
+    if plan.certificate is None or len(spent) == 1:
+        return plan
+    why = explain_choice(calibration.options.cost_unit, spent)
+    if len(certified) > 1:
+        shown = ", ".join(f"{method} {cost:.1f}" for method, cost in certified.items())
+        why = f"fewest {calibration.options.cost_unit} per row on the rows that certify: {shown}. Before that, {why}"
+    return replace(plan, certificate=replace(plan.certificate, why=why))
 
 
 def try_plan(choosing: Calibration, method: str) -> Plan | None:
@@ -583,7 +647,7 @@ def spent_by(plan: Plan | None) -> float:
 
 def _infeasible(calibration: Calibration, n_mistakes: int, n_rows: int) -> InfeasibleError:
     alpha, confidence = calibration.labels.max_changed, calibration.labels.confidence or 0.0
-    achievable = certified_rate(n_mistakes, n_rows, confidence)
+    achievable = certified_rate(n_mistakes, n_rows, 1.0 - calibration.risk)
     # Two digits, never rounded down: what is advised must be feasible.
     advice, needed = f"Pass max_disagreement={round_up(achievable, 2):.2g}", None
     if alpha > 0:
