@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from scurry.checks import RandomState
@@ -20,12 +21,7 @@ from scurry.verbs.planners.by_ranks import plan_by_ranks, ranked_by_score
 from scurry.verbs.planners.by_scores import (
     SCORE_METHODS,
     can_certify,
-    certify_in_turn,
-    explain_choice,
-    keep_if_worth_it,
-    least_spent,
     plan_by_scores,
-    spent_by,
     split_to_choose,
     split_to_fit,
     try_sentinels,
@@ -33,7 +29,16 @@ from scurry.verbs.planners.by_scores import (
 from scurry.verbs.planners.by_values import plan_by_values, summed
 from scurry.verbs.planners.by_votes import plan_by_votes, plan_without_rows
 from scurry.verbs.planners.score_map import with_quality, with_score_map
-from scurry.verbs.planners.speed import with_speed
+from scurry.verbs.planners.speed import (
+    certify_in_turn,
+    explain_choice,
+    keep_if_worth_it,
+    least_spent,
+    spent_by,
+    with_speed,
+)
+
+_MANY_LOST = 0.2  # of the rows of a class, from which on a certificate tells
 
 
 def early_exit(
@@ -97,7 +102,7 @@ def early_exit(
         The others stop a majority vote of the trees, and promise
         agreement with the full vote; the summary says how often that is the model's own label. "auto" takes the method
         that saves most on a part of the fitting rows that no method was fitted to, with a promise about the model's own
-        labels; if it saves less on the rows that certify, others are certified too, and the best is taken.
+        labels; if it saves less on the rows that certify, the next best is certified too.
     confidence : float or None, default 0.95
         The promise holds for new rows with this probability. None gives the papers' in-sample rule, without a promise
         for new rows.
@@ -215,7 +220,35 @@ def _plan_labels(calibration: Calibration) -> Plan:
     if calibration.rows.parts is not None:
         return plan_by_class(calibration)
     method = calibration.options.method
-    return _choose_plan(calibration) if method == "auto" else _plan_by(method, calibration)
+    plan = _choose_plan(calibration) if method == "auto" else _plan_by(method, calibration)
+    return _say_what_is_lost(calibration, plan)
+
+
+def _say_what_is_lost(calibration: Calibration, plan: Plan) -> Plan:
+    """Return the plan; if a class loses many of its rows, with a certificate that says so.
+
+    A promise about all labels may be kept by giving up a rare class, which those who ask for it may not expect.
+    """
+    forest, sample = calibration.forest, calibration.sample
+    if plan.certificate is None or not plan.exits_early or sample.max_gathered < sample.n_rows:
+        return plan
+    rows = sample.gathered()
+    full = forest.predict(rows)
+    classes, counts = np.unique(full, return_counts=True)
+    if len(classes) == 1:
+        said = f"The model answers {classes.tolist()[0]!r} to all {len(rows):,} calibration rows."
+    else:
+        is_lost = full != Predictor(forest, plan).predict(rows)
+        n_lost = np.array([np.count_nonzero(is_lost & (full == label)) for label in classes])
+        worst = int(np.argmax(n_lost / counts))
+        if n_lost[worst] <= _MANY_LOST * counts[worst]:
+            return plan
+        said = (
+            f"Of the {counts[worst]:,} calibration rows that the model answers {classes.tolist()[worst]!r} to, "
+            f"{n_lost[worst]:,} get another label; LabelsPerClass or Recall would bound that."
+        )
+    note = f"{plan.certificate.note} {said}".strip()
+    return replace(plan, certificate=replace(plan.certificate, note=note))
 
 
 def _plan_by(method: str, calibration: Calibration) -> Plan:
@@ -229,7 +262,7 @@ def _choose_plan(calibration: Calibration) -> Plan:
 
     A search that overfits its rows needs wider thresholds, and loses there. The rows that choose are not those that
     certify, so that the chosen method is certified with most of the risk that the promise may take. If it then spends
-    more than another one is expected to, that one is certified too (`certify_in_turn`).
+    more than the next best is expected to, that one is certified too (`certify_in_turn`).
     """
     forest, options = calibration.forest, calibration.options
     methods = ["qwyc", "natural"]

@@ -69,7 +69,10 @@ def test_two_classes(model, method):
     run = fast.run(cal)
     assert fast.certificate.exits.mean_trees == pytest.approx(run.mean_trees)
     assert run.mean_trees < 30
-    assert np.prod([test.confidence for test in fast.certificate.tests]) == pytest.approx(0.95)
+    # With "auto", a second method might have been certified on the same rows.
+    assert np.prod([test.confidence for test in fast.certificate.tests]) == pytest.approx(
+        0.96 if method == "auto" else 0.95
+    )
 
 
 def test_what_is_said_and_saved(model, tmp_path):

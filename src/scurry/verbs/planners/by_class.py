@@ -13,7 +13,7 @@ promise (`split_risk`); no union bound is needed.
   fixed sequence at the group's own risk, so a member that breaks the promise for a group is accepted with at most that
   probability, and with independent groups all promises hold at once with the confidence asked for.
 
-Which order of trees is taken is decided on rows that certify nothing (see `planners.by_scores.certify_in_turn`).
+Which order of trees is taken is decided on rows that certify nothing (see `planners.speed.certify_in_turn`).
 
 A promise about right answers is about accuracy, or about the mean cost of answers. A family of rules is walked from the
 most cautious to the boldest while each passes its test on labelled rows. For accuracy that is the exact paired test of
@@ -46,13 +46,12 @@ from scurry.verbs.options import Calibration
 from scurry.verbs.planners.by_scores import (
     ScoreSearch,
     as_rule,
-    certify_in_turn,
     compare_methods,
     decide_in_full,
-    keep_if_worth_it,
     methods_for,
     split_to_choose,
 )
+from scurry.verbs.planners.speed import certify_in_turn, keep_if_worth_it
 
 _FIT_SHARE = 0.3  # of the mistakes that the promise allows, spent by the fit that is widened
 _BOLD_SHARES = (0.45, 0.6, 0.8, 1.0, 1.3, 2.0)
@@ -291,6 +290,7 @@ def _infeasible(calibration: Calibration, groups: Sequence[_Group]) -> Infeasibl
     return InfeasibleError(
         f"{asked}. Add at least {needed:,} more calibration {unit}s of this kind (rows of one class alone may be "
         f"added), or allow {group.argument} {least:g} or more",
+        least,
         n_rows_needed=factor * (group.n_rows + more[worst]),
         argument="promise",
     )

@@ -9,7 +9,7 @@ were fitted, in the same order of trees, for larger shares of the promise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,7 +21,6 @@ from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest, score_step
 from scurry.formatting import round_up
 from scurry.plan import Plan
-from scurry.plan.whole_rows import decision_score
 from scurry.promises import Certificate, ExitMeasurement, Labels
 from scurry.runners.rules import ScoreRule, score_plan, sentinel_plan
 from scurry.stopping import FanFit, LeaderFit, MarginFit, ScoreFit, fan, multiclass_qwyc, qwyc
@@ -36,11 +35,13 @@ from scurry.stopping.guarantee import (
     split_rows,
 )
 from scurry.stopping.scores.qwyc import Family
-from scurry.stopping.sentinels.lanes import keep_apart, label_rule
+from scurry.stopping.scores.rule import round_to_grid
+from scurry.stopping.sentinels.lanes import MARGIN_STEP, equal_margins
 from scurry.stopping.sentinels.prefix import MAX_LEAVES
 from scurry.verbs.options import Calibration, CheckedRows
 from scurry.verbs.planners.score_map import with_quality
 from scurry.verbs.planners.sentinel_scores import count_increments, fit_labels
+from scurry.verbs.planners.speed import spent_by
 
 
 def can_refit(forest: Forest) -> bool:
@@ -72,19 +73,12 @@ SCORE_METHODS = ("qwyc", "fan", "natural", "sentinels")
 # How far thresholds are moved outwards, in units of the spread of full scores (or of gamma): from "as fitted" to
 # "hardly ever stop".
 _AMOUNTS = np.concatenate([[0.0], np.geomspace(1e-3, 10.0, 120)])
+_MARGINS = np.concatenate([[0.0], np.geomspace(0.02, 64.0, 280)])  # the same for margins at sentinels
 
 _FIT_SHARE = 0.3  # of the promised rate, spent by the fit
 _BOLD_SHARES = tuple(0.3 * 1.15**step for step in range(1, 15))  # spent by the fits that follow where rows allow
-WORTH_IT = 0.9  # below this share of trees saved, the full evaluation's simpler loop is as fast
-# Sentinels are taken also if they spend so much more than the best on rows that compare methods. They have few
-# thresholds. An order with a threshold after every tree fits its rows better, and has to be widened more on others.
-_CLOSE = 1.1
-# Of the risk, for the method that spends least on rows that compare methods. What is left is for the others: they are
-# tested only if that one turns out to spend more, but nobody knows before.
-_FIRST_SHARE = 0.9
 _BIN_WIDTH = 0.1  # Fan's, in units of the score
 _MIN_BIN_ROWS = 5  # bins of fewer rows show no deviation, and would stop rows at any gamma
-_COMPARING_ROWS = "rows that fitted none of them"
 
 
 def plan_by_scores(calibration: Calibration, method: str) -> Plan:
@@ -138,6 +132,8 @@ class ScoreSearch:
         Makes the scores of rows.
     make_plan : callable
         Makes the plan of a fit and a certificate.
+    wider : float64 array of shape (n_amounts,)
+        Ascending amounts by which a fit is widened.
     """
 
     calibration: Calibration
@@ -152,6 +148,7 @@ class ScoreSearch:
     tests: NDArray[np.bool_]
     score_rows: Callable[[NDArray[Any]], NDArray[np.float64]]
     make_plan: Callable[[Any, Certificate], Plan]
+    wider: NDArray[np.float64]
 
     @classmethod
     def by(cls, method: str, calibration: Calibration) -> ScoreSearch:
@@ -177,6 +174,7 @@ class ScoreSearch:
             tests=tests,
             score_rows=forest.tree_scores,
             make_plan=lambda fit, certificate: score_plan(forest, fit, step, certificate),
+            wider=_AMOUNTS,
         )
 
     @classmethod
@@ -185,35 +183,36 @@ class ScoreSearch:
         forest = calibration.forest
         check_refit(forest)
         rows, y, tests = split_to_fit(calibration)
-        fit, scores = fit_labels(forest, rows)
-        starts = np.concatenate([[0], fit.sentinels])
-        costs = calibration.tree_costs(InMemory(rows))[fit.order]
+        decision, scores = fit_labels(forest, rows)
+        starts = np.concatenate([[0], decision.fit.sentinels])
+        costs = calibration.tree_costs(InMemory(rows))[decision.fit.order]
         return cls(
             calibration=calibration,
             rows=rows,
             y=y,
             scores=scores,
             decisions=decide_in_full(forest, rows),
-            threshold=decision_score(forest),
+            threshold=0.0,
             costs=np.add.reduceat(costs, starts),
             n_trees=np.diff(np.append(starts, forest.n_trees)).astype(np.float64),
             held_out=calibration.sample if tests.all() else calibration.sample.where(tests),
             tests=tests,
-            score_rows=partial(count_increments, forest, fit),
+            score_rows=partial(count_increments, forest, decision),
             make_plan=lambda thresholds, certificate: with_quality(
-                calibration, tests, sentinel_plan(label_rule(fit, thresholds), certificate)
+                calibration, tests, sentinel_plan(decision.rule(thresholds), certificate)
             ),
+            wider=_MARGINS,
         )
 
     @property
     def is_tested(self) -> bool:
         """Whether rows certify something."""
-        return self.calibration.labels.confidence is not None
+        return self.calibration.promise.confidence is not None
 
     @property
     def amounts(self) -> NDArray[np.float64]:
         """The amounts by which a fit is widened; 0 alone where nothing is certified."""
-        return _AMOUNTS if self.is_tested else np.zeros(1)
+        return self.wider if self.is_tested else np.zeros(1)
 
     @property
     def fit_share(self) -> float:
@@ -222,9 +221,23 @@ class ScoreSearch:
 
     def fit(self, method: str, max_rate: float, order: NDArray[np.int64] | None = None) -> ScoreRule:
         """Fit a rule that changes at most `max_rate` of the rows, in an order that is given or found."""
+        if method == "sentinels":
+            return self._fit_margins(max_rate)
+        if method != "fan" and (self.decisions == self.decisions[0]).all():
+            return _stop_at_once(self)
         if self.calibration.forest.n_classes == 2:
             return _fit_two_classes(self, method, max_rate, order)
         return _fit_many_classes(self, method, max_rate, order)
+
+    def _fit_margins(self, max_rate: float) -> MarginFit:
+        """Return the boldest margin, which is widened; where nothing is certified, the boldest that keeps the limit."""
+        is_negative = self.calibration.options.keep_scores == "positive"
+        fit = equal_margins(self.scores.shape[1] - 1, MARGIN_STEP, self.costs, negative_only=is_negative)
+        if self.is_tested:
+            return fit
+        n_mistakes = fit.widening_curve(self.scores, self.wider, decisions=self.decisions).n_mistakes
+        allowed = np.flatnonzero(n_mistakes <= max_rate * len(self.rows))
+        return fit.widen(float(self.wider[allowed[0] if len(allowed) else -1]))
 
     def count_exits(self, fits: Sequence[ScoreRule], amounts: NDArray[np.float64]) -> Sums:
         """Count exits on the rows that certify, for all fits and amounts of widening, in one pass."""
@@ -278,13 +291,15 @@ class ScoreSearch:
             Of it, what the fits spend that follow.
         """
         first = self.fit(method, share * allowed)
-        family = Family(first, _AMOUNTS, self.bolder_fits(method, allowed, first, bolder))
+        family = Family(first, self.wider, self.bolder_fits(method, allowed, first, bolder))
         if isinstance(first, MarginFit) and self.calibration.forest.aggregation != "sum":
             return family.staggered(float(np.ptp(self.scores)))
         return family
 
     def bolder_fits(self, method: str, allowed: float, first: ScoreFit, shares: Sequence[float]) -> list[ScoreRule]:
-        """Return rules in the order of `first` that spend these shares of what is allowed."""
+        """Return rules in the order of `first` that spend these shares of what is allowed; none for sentinels."""
+        if method == "sentinels":
+            return []  # the first one is as bold as they get
         return [self.fit(method, rate, first.order) for share in shares if (rate := share * allowed) < 1]
 
     def count(self, family: Family, rows: NDArray[np.bool_] | None = None) -> Sums:
@@ -330,8 +345,9 @@ class ScoreSearch:
         """Return thresholds in the order of `fit` that spend more of the promise on the rows that fitted it."""
         if self.calibration.options.gamma is not None:
             return []  # the caller has said how bold
-        rates = [rate for share in _BOLD_SHARES if (rate := share * self.calibration.labels.max_changed) < 1]
-        fits = [self.fit(method, rate, fit.order) for rate in rates]
+        fits = self.bolder_fits(method, self.calibration.labels.max_changed, fit, _BOLD_SHARES)
+        if not fits:
+            return []
         counts = self.count_exits(fits, np.zeros(1))
         return [_Member(bold, 0.0, exits[:, 0]) for bold, exits in zip(fits, counts, strict=True)]
 
@@ -399,8 +415,6 @@ def _fit_two_classes(
     forest, options = search.calibration.forest, search.calibration.options
     decisions, step, y = search.decisions, score_step(forest), search.y
     keep_scores, given = options.keep_scores, options.order if order is None else order
-    if decisions.all() or not decisions.any():
-        raise _one_class(forest, decisions)
     shared: dict[str, Any] = {
         "decision_threshold": search.threshold,
         "decisions": decisions,
@@ -417,23 +431,37 @@ def _fit_two_classes(
             max_rate if options.gamma is None else options.gamma
         )
         return fan(search.scores, bin_width=width, order=preset, min_rows=_MIN_BIN_ROWS, **shared)
-    fit = qwyc(
+    return qwyc(
         search.scores,
-        order="natural" if method in ("natural", "sentinels") else given,
+        order="natural" if method == "natural" else given,
         negative_only=keep_scores == "positive",
         max_disagreement=max_rate,
         **shared,
     )
-    return keep_apart(fit) if method == "sentinels" else fit
 
 
-def _one_class(forest: Forest, decisions: NDArray[np.bool_]) -> InputError:
-    classes = [False, True] if forest.classes is None else forest.classes.tolist()
-    given, missing = classes[::-1] if decisions.all() else classes
-    return InputError(
-        f"the model answers {given!r} to all {len(decisions)} rows that fit the rule: nothing to tell apart. "
-        f"Add rows that it answers {missing!r} to, or pass the threshold at which it should answer {classes[1]!r}"
-    )
+def _stop_at_once(search: ScoreSearch) -> MarginFit | LeaderFit:
+    """Return the rule for a model that gives all rows that fit rules one label: they stop after the first tree."""
+    grid, forest = round_to_grid(search.scores), search.calibration.forest
+    n_models, n_rows = grid.values.shape[:2]
+    never, label = np.full(n_models - 1, np.inf), int(search.decisions[0])
+    shared: dict[str, Any] = {"order": np.arange(n_models), "step": grid.unit, "n_rows": n_rows}
+    if forest.n_classes == 2:
+        fit = MarginFit(
+            lower=-never, upper=never, costs=search.costs, decision_threshold=search.threshold, spread=1.0, **shared
+        )
+        keeps = search.calibration.options.keep_scores == "positive"
+        if n_models > 1 and not (label and keeps):
+            (fit.upper if label else fit.lower)[0] = grid.values[0].min() if label else grid.values[0].max()
+        return fit
+    sums = forest.score_start + grid.values[0]
+    second, first = np.sort(sums, axis=1)[:, -2:].T
+    is_wrong = np.argmax(sums, axis=1) != label
+    if n_models > 1:
+        leads = first - second
+        never[0] = np.nextafter(leads[is_wrong].max(), np.inf) if is_wrong.any() else leads.min()
+    costs = search.costs.reshape(n_models, -1).sum(axis=1)
+    return LeaderFit(lead=never, base_score=np.asarray(forest.score_start), costs=costs, spread=1.0, **shared)
 
 
 def _fit_many_classes(search: ScoreSearch, method: str, max_rate: float, order: NDArray[np.int64] | None) -> LeaderFit:
@@ -530,75 +558,10 @@ def compare_methods(calibration: Calibration, rate: float) -> dict[str, float]:
     return {method: spent_by(try_plan(choosing, method)) for method in methods}
 
 
-def least_spent(spent: Mapping[str, float]) -> str:
-    """Return the method that spends least, the first of equal ones; sentinels if they spend hardly more."""
-    best = min(spent, key=lambda method: spent[method])
-    return "sentinels" if spent.get("sentinels", np.inf) <= _CLOSE * spent[best] < np.inf else best
-
-
 def can_certify(calibration: Calibration) -> bool:
     """Return whether so many rows could certify the promise about labels, if none of them were a mistake."""
     promise, n_rows = calibration.labels, calibration.sample.n_rows
     return bool(n_rows * np.log1p(-promise.max_changed) <= np.log(calibration.risk))
-
-
-def certify_in_turn(
-    calibration: Calibration,
-    spent: Mapping[str, float],
-    certify: Callable[[Calibration, str], Plan],
-    can_certify: Callable[[Calibration], bool],
-) -> Plan:
-    """Return the certified plan of the method that spends least on the rows that certify.
-
-    That is not always the one that spent least on rows that compared them: an order of trees may fit rows like these
-    by chance, and more so if they trained the model. So this one has most of the risk, and what is left is divided
-    among the others. All that passes a test holds at once with the confidence asked for, and the best may be taken.
-
-    Parameters
-    ----------
-    calibration : Calibration
-        Its rows had no part in the comparison.
-    spent : mapping of str to float
-        What methods spent there; infinite where it is not known.
-    certify : callable
-        Returns the plan of a method, tested at the `risk` of the calibration.
-    can_certify : callable
-        Whether rows so many could certify anything at that risk. It must not look at what rules do to them.
-
-    Raises
-    ------
-    InfeasibleError
-        If no method can be certified.
-    """
-    first = least_spent(spent)  # the first if so few rows do not tell
-    others = sorted((one for one in spent if one != first and spent[one] < np.inf), key=lambda one: spent[one])
-    shared = replace(calibration, risk_share=(1 - _FIRST_SHARE) / max(len(others), 1))
-    if not others or not can_certify(shared):
-        return _say_why(calibration, certify(calibration, first), spent, {})
-    best, certified, refused = None, dict[str, float](), list[InfeasibleError]()
-    for method in (first, *others):
-        if best is not None and spent_by(best) <= _CLOSE * spent[method]:
-            continue
-        try:
-            plan = certify(replace(calibration, risk_share=_FIRST_SHARE) if method == first else shared, method)
-        except InfeasibleError as error:
-            refused.append(error)
-            continue
-        certified[method] = spent_by(plan)
-        best = plan if certified[method] <= min(certified.values()) else best
-    if best is None:
-        raise refused[0]
-    return _say_why(calibration, best, spent, certified)
-
-
-def _say_why(calibration: Calibration, plan: Plan, spent: Mapping[str, float], certified: Mapping[str, float]) -> Plan:
-    if plan.certificate is None or len(spent) == 1:
-        return plan
-    why = explain_choice(calibration.options.cost_unit, spent)
-    if len(certified) > 1:
-        shown = ", ".join(f"{method} {cost:.1f}" for method, cost in certified.items())
-        why = f"fewest {calibration.options.cost_unit} per row on the rows that certify: {shown}. Before that, {why}"
-    return replace(plan, certificate=replace(plan.certificate, why=why))
 
 
 def try_plan(choosing: Calibration, method: str) -> Plan | None:
@@ -607,42 +570,6 @@ def try_plan(choosing: Calibration, method: str) -> Plan | None:
         return plan_by_scores(choosing, method)
     except (InfeasibleError, InputError):
         return None  # all rows may do, and if not, their error says what is wrong
-
-
-def explain_choice(unit: str, spent: Mapping[str, float], where: str = _COMPARING_ROWS) -> str:
-    """Return why the method that spends least was chosen."""
-    shown = ", ".join(f"{method} {cost:.1f}" for method, cost in spent.items() if np.isfinite(cost))
-    if not shown:
-        return "too few rows to compare it with others"
-    # The rule that is taken is fitted and certified on other rows, so that its own figure differs.
-    later = "; the rule is certified on other rows, which may take more" if where == _COMPARING_ROWS else ""
-    best = least_spent(spent)
-    close = f"sentinels, as they need few thresholds and hardly more {unit}"
-    least = f"fewest {unit} per row" if spent[best] == min(spent.values()) else close
-    return f"{least} on {where}: {shown}{later}"
-
-
-def keep_if_worth_it(calibration: Calibration, plan: Plan) -> Plan:
-    """Return the plan, or one that evaluates every tree if it saves too little."""
-    full_cost, unit = float(calibration.tree_costs(calibration.sample).sum()), calibration.options.cost_unit
-    if calibration.options.method != "auto" or plan.certificate is None:
-        return plan
-    if spent_by(plan) <= WORTH_IT * full_cost:
-        return plan
-    why = f"of {full_cost:.4g} {unit}, a row needs {spent_by(plan):.1f} by {plan.certificate.method}"
-    certificate = calibration.certificate("full", Labels(0.0), why=f"early exit would not pay; {why}")
-    return Plan.full(calibration.forest, certificate)
-
-
-def spent_by(plan: Plan | None) -> float:
-    """Return what plans are compared by: the cost per row, or the trees where each costs the same.
-
-    It was measured on the rows that tested the plan; it is infinite if there is no plan.
-    """
-    measured = None if plan is None or plan.certificate is None else plan.certificate.exits
-    if measured is None:
-        return np.inf
-    return measured.mean_trees if measured.mean_cost is None else measured.mean_cost
 
 
 def _infeasible(calibration: Calibration, n_mistakes: int, n_rows: int) -> InfeasibleError:
