@@ -61,7 +61,7 @@ def test_every_framework_by_its_own_labels(name, threshold):
 
 def test_early_exit_that_does_not_pay_is_full_evaluation(monkeypatch):
     """Labels at random: most trees matter, so if more than 30 % must be saved, auto asks them all and says so."""
-    monkeypatch.setattr(importlib.import_module("scurry.verbs.planners.by_scores"), "WORTH_IT", 0.7)
+    monkeypatch.setattr(importlib.import_module("scurry.verbs.planners.speed"), "WORTH_IT", 0.7)
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(3000, 5)), rng.integers(0, 2, 3000)
     model = RandomForestClassifier(25, max_depth=3, random_state=0).fit(X[:500], y[:500])
@@ -174,12 +174,7 @@ def test_many_rows_spend_the_promise(boosted, method):
 @pytest.mark.parametrize("best", ["qwyc", "natural"])
 def test_auto_takes_what_spends_least_on_rows_of_its_own(boosted, monkeypatch, best):
     module = importlib.import_module("scurry.verbs.early_exit")
-    spent = module.spent_by
-    monkeypatch.setattr(module, "_try_plan", lambda method, choosing: method)
-    rivals = {best: 0.0}
-    monkeypatch.setattr(
-        module, "spent_by", lambda plan: rivals.get(plan, 1e9) if isinstance(plan, str) else spent(plan)
-    )
+    monkeypatch.setattr(module, "spent_by", lambda planner, choosing, method: 0.0 if method == best else 1e9)
     X, _ = two_classes(2000, 23)
     assert scurry.early_exit(boosted, X, max_disagreement=0.05, random_state=0).plan.method == best
 

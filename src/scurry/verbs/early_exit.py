@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scurry.checks import RandomState
-from scurry.errors import InfeasibleError, InputError
+from scurry.errors import InputError
 from scurry.plan import Plan
 from scurry.predictor import Predictor, read_forest
 from scurry.promises import Accuracy, Certain, Cost, Labels, LabelsPerClass, Promise, Recall, TopK, Values, read_promise
@@ -22,6 +22,7 @@ from scurry.verbs.planners.by_scores import (
     SCORE_METHODS,
     can_certify,
     plan_by_scores,
+    spent_by,
     split_to_choose,
     split_to_fit,
     try_sentinels,
@@ -34,7 +35,6 @@ from scurry.verbs.planners.speed import (
     explain_choice,
     keep_if_worth_it,
     least_spent,
-    spent_by,
     with_speed,
 )
 
@@ -47,6 +47,7 @@ def early_exit(
     y_cal: Any = None,
     *,
     X_fit: Any = None,
+    y_fit: Any = None,
     groups: ArrayLike | None = None,
     by: str | ArrayLike | None = None,
     promise: Promise | str | None = None,
@@ -74,14 +75,17 @@ def early_exit(
         them, "minimax" and "minimixed" promise something for each row over random orders of the trees, and with
         ``confidence=None`` "minimean" and "schwing" promise nothing.
     y_cal : array of shape (n_rows,), optional
-        Labels. They measure AUC and log-loss for the summary, and order the trees of ``method="fan"`` (not together
-        with `X_fit`, whose labels are not known). The promises `Recall` and `Accuracy` need them.
+        Labels. They measure AUC and log-loss for the summary, and order the trees of ``method="fan"`` (unless there is
+        `X_fit`, whose own labels do). The promises `Recall` and `Accuracy` need them.
     X_fit : array or DataFrame, optional
         Rows that find the order of trees and the rule to stop, so that all of `X_cal` is left to certify them. By
         default a part of `X_cal`: half of it for methods on scores, a fifth or a quarter for methods on votes. The
         model's training rows serve well for methods on scores. For methods on votes they do not: trees agree too much
         on the rows they were trained on. Rows of `X_cal` that are among them too are left out of the certificate. The
         promise `TopK` takes a fifth of the queries of `X_cal` nevertheless, which say how far estimates are off.
+    y_fit : array of shape (n_fit_rows,), optional
+        Labels of `X_fit`. Like those of `y_cal` they order the trees of ``method="fan"``; for `Accuracy` with costs of
+        errors, they say how much to bet on each calibration row, which proves more with as many rows.
     groups : array of shape (n_rows,), optional
         The group that each row of `X_cal` belongs to, such as the patient, where rows of a group are no independent
         draws. A group is not divided, one row of each certifies, and the promise is about a row of a new group. For
@@ -182,8 +186,8 @@ def early_exit(
     if X_cal is None and is_other_kind and options.asked.rows_needed():
         raise InputError(f"X_cal is needed: rows test what {options.asked!r} promises", argument="X_cal")
     if X_cal is not None or is_other_kind:
-        return calibrate(Calibration.of(forest, X_cal, y_cal, X_fit, options, groups, by))
-    for name, given in (("y_cal", y_cal), ("X_fit", X_fit), ("groups", groups), ("by", by)):
+        return calibrate(Calibration.of(forest, X_cal, y_cal, X_fit, options, groups, by, y_fit))
+    for name, given in (("y_cal", y_cal), ("X_fit", X_fit), ("y_fit", y_fit), ("groups", groups), ("by", by)):
         if given is not None:
             raise InputError(f"{name} goes with X_cal, and there is none", argument=name)
     return Predictor(forest, plan_without_rows(forest, options))
@@ -220,7 +224,7 @@ def _plan_labels(calibration: Calibration) -> Plan:
     if calibration.rows.parts is not None:
         return plan_by_class(calibration)
     method = calibration.options.method
-    plan = _choose_plan(calibration) if method == "auto" else _plan_by(method, calibration)
+    plan = _choose_plan(calibration) if method == "auto" else _plan_by(calibration, method)[0]
     return _say_what_is_lost(calibration, plan)
 
 
@@ -251,7 +255,7 @@ def _say_what_is_lost(calibration: Calibration, plan: Plan) -> Plan:
     return replace(plan, certificate=replace(plan.certificate, note=note))
 
 
-def _plan_by(method: str, calibration: Calibration) -> Plan:
+def _plan_by(calibration: Calibration, method: str) -> tuple[Plan, float]:
     if method in SCORE_METHODS:
         return plan_by_scores(calibration, method)
     return plan_by_votes(calibration, method)
@@ -274,26 +278,19 @@ def _choose_plan(calibration: Calibration) -> Plan:
         methods.append("sentinels")
     if options.is_promised:
         choosing, certifying = split_to_choose(calibration)
-        spent = {method: spent_by(_try_plan(method, choosing)) for method in methods}
-        plan = certify_in_turn(certifying, spent, lambda tested, method: _plan_by(method, tested), can_certify)
+        spent = {method: spent_by(_plan_by, choosing, method) for method in methods}
+        plan, cost = certify_in_turn(certifying, spent, _plan_by, can_certify)
         # The rows that certify have no labels there, so that no method can look at them.
         if plan.certificate is not None and plan.certificate.method == "sentinels":
             plan = with_quality(calibration, split_to_fit(calibration)[2], plan)
-        return keep_if_worth_it(calibration, plan)
-    plans = {method: _plan_by(method, calibration) for method in methods}
-    spent = {method: spent_by(plan) for method, plan in plans.items()}
-    plan = plans[least_spent(spent)]
+        return keep_if_worth_it(calibration, plan, cost)
+    plans = {method: _plan_by(calibration, method) for method in methods}
+    spent = {method: cost for method, (_, cost) in plans.items()}
+    plan, cost = plans[least_spent(spent)]
     if plan.certificate is None:
         return plan
     why = explain_choice(options.cost_unit, spent, "the rows that fitted them")
-    return keep_if_worth_it(calibration, replace(plan, certificate=replace(plan.certificate, why=why)))
-
-
-def _try_plan(method: str, choosing: Calibration) -> Plan | None:
-    try:
-        return _plan_by(method, choosing)
-    except (InfeasibleError, InputError):
-        return None  # all rows may do, and if not, their error says what is wrong
+    return keep_if_worth_it(calibration, replace(plan, certificate=replace(plan.certificate, why=why)), cost)
 
 
 # What makes a plan for each kind of promise: a function of a calibration.

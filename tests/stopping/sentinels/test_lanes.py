@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scurry.stopping import qwyc
 from scurry.stopping.sentinels.lanes import (
     CAUTIONS,
+    MARGIN_STEP,
     NO_LANE,
     SentinelFit,
     decision_fit,
@@ -190,7 +190,7 @@ def test_a_side_that_never_stops(fitted_of_labels):
 
 
 def test_estimates_that_miss_nothing_stop_where_they_are_not_at_the_decision(fitted_of_labels):
-    leaves, fit, nodes, new = fitted_of_labels
+    leaves, fit, nodes, _ = fitted_of_labels
     exact = replace(fit, sigma=np.zeros(3))
     found = decision_fit(leaves, exact, 0.0)
     stops = found.rule(equal_margins(3, 1.0, np.ones(4), negative_only=False)).stop(nodes)

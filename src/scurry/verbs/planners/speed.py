@@ -139,27 +139,16 @@ def explain_choice(unit: str, spent: Mapping[str, float], where: str = _COMPARIN
     return f"{least} on {where}: {shown}{later}"
 
 
-def keep_if_worth_it(calibration: Calibration, plan: Plan) -> Plan:
-    """Return the plan, or one that evaluates every tree if it saves too little."""
+def keep_if_worth_it(calibration: Calibration, plan: Plan, spent: float) -> Plan:
+    """Return the plan, which spends so much per row, or one that evaluates every tree if it saves too little."""
     full_cost, unit = float(calibration.tree_costs(calibration.sample).sum()), calibration.options.cost_unit
     if calibration.options.method != "auto" or plan.certificate is None:
         return plan
-    if spent_by(plan) <= WORTH_IT * full_cost:
+    if spent <= WORTH_IT * full_cost:
         return plan
-    why = f"of {full_cost:.4g} {unit}, a row needs {spent_by(plan):.1f} by {plan.certificate.method}"
+    why = f"of {full_cost:.4g} {unit}, a row needs {spent:.1f} by {plan.certificate.method}"
     certificate = calibration.certificate("full", Labels(0.0), why=f"early exit would not pay; {why}")
     return Plan.full(calibration.forest, certificate)
-
-
-def spent_by(plan: Plan | None) -> float:
-    """Return what plans are compared by: the cost per row, or the trees where each costs the same.
-
-    It was measured on the rows that tested the plan; it is infinite if there is no plan.
-    """
-    measured = None if plan is None or plan.certificate is None else plan.certificate.exits
-    if measured is None:
-        return np.inf
-    return measured.mean_trees if measured.mean_cost is None else measured.mean_cost
 
 
 def least_spent(spent: Mapping[str, float]) -> str:
@@ -171,9 +160,9 @@ def least_spent(spent: Mapping[str, float]) -> str:
 def certify_in_turn(
     calibration: Calibration,
     spent: Mapping[str, float],
-    certify: Callable[[Calibration, str], Plan],
+    certify: Callable[[Calibration, str], tuple[Plan, float]],
     can_certify: Callable[[Calibration], bool],
-) -> Plan:
+) -> tuple[Plan, float]:
     """Return the certified plan of the method that spends less on the rows that certify, of the two that seem best.
 
     That is not always the one that spent least on rows that compared them: an order of trees may fit rows like these
@@ -187,7 +176,7 @@ def certify_in_turn(
     spent : mapping of str to float
         What methods spent there; infinite where it is not known.
     certify : callable
-        Returns the plan of a method, tested at the `risk` of the calibration.
+        Returns the plan of a method, tested at the `risk` of the calibration, and what it spends per row.
     can_certify : callable
         Whether so many rows could certify anything at that risk. It must not look at what rules do to them.
 
@@ -201,19 +190,20 @@ def certify_in_turn(
     shares = {first: _FIRST_SHARE, second: 1 - _FIRST_SHARE}
     tested = {method: replace(calibration, risk_share=share) for method, share in shares.items()}
     if spent[second] == np.inf or not can_certify(tested[second]):
-        return _say_why(calibration, certify(calibration, first), spent, {})
-    plans, refused = dict[str, Plan](), list[InfeasibleError]()
+        plan, cost = certify(calibration, first)
+        return _say_why(calibration, plan, spent, {}), cost
+    plans, certified, refused = dict[str, Plan](), dict[str, float](), list[InfeasibleError]()
     for method in (first, second):
-        if method == second and first in plans and spent_by(plans[first]) <= _MORE * spent[second]:
+        if method == second and certified.get(first, np.inf) <= _MORE * spent[second]:
             continue
         try:
-            plans[method] = certify(tested[method], method)
+            plans[method], certified[method] = certify(tested[method], method)
         except InfeasibleError as error:
             refused.append(error)
     if not plans:
         raise refused[0]
-    certified = {method: spent_by(plan) for method, plan in plans.items()}
-    return _say_why(calibration, plans[min(certified, key=lambda one: certified[one])], spent, certified)
+    best = min(certified, key=lambda one: certified[one])
+    return _say_why(calibration, plans[best], spent, certified), certified[best]
 
 
 def _say_why(calibration: Calibration, plan: Plan, spent: Mapping[str, float], certified: Mapping[str, float]) -> Plan:
