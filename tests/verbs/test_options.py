@@ -112,11 +112,11 @@ def test_data_that_makes_no_sense(forest, boosted):
 def test_a_model_that_answers_one_label_stops_at_once(boosted, method, label):
     X, _ = two_classes(4000, 29)
     same = X[boosted.predict(X) == label]
-    fast = scurry.early_exit(boosted, same, method=method)
+    fast = scurry.early_exit(boosted, same, method=method, max_disagreement=0.01)
     assert f"The model answers {label} to all {len(same):,} calibration rows." in fast.summary()
     run = fast.run(same)
-    assert run.mean_trees == 1
-    assert (run.labels == label).all()
+    assert run.mean_trees <= (2 if method == "sentinels" else 1)
+    assert (run.labels != label).mean() <= (0.01 if method == "sentinels" else 0)
     # Rows of the other class are counted where there are some, and the promise is refused or kept.
     others = pytest.warns(UserWarning, match="are among those of X_fit too")
     with others:

@@ -34,7 +34,6 @@ from scurry.verbs.planners.speed import (
     certify_in_turn,
     explain_choice,
     keep_if_worth_it,
-    least_spent,
     with_speed,
 )
 
@@ -286,10 +285,11 @@ def _choose_plan(calibration: Calibration) -> Plan:
         return keep_if_worth_it(calibration, plan, cost)
     plans = {method: _plan_by(calibration, method) for method in methods}
     spent = {method: cost for method, (_, cost) in plans.items()}
-    plan, cost = plans[least_spent(spent)]
+    best = min(spent, key=lambda method: spent[method])
+    plan, cost = plans[best]
     if plan.certificate is None:
         return plan
-    why = explain_choice(options.cost_unit, spent, "the rows that fitted them")
+    why = explain_choice(options.cost_unit, spent, best, "the rows that fitted them")
     return keep_if_worth_it(calibration, replace(plan, certificate=replace(plan.certificate, why=why)), cost)
 
 

@@ -153,7 +153,7 @@ def test_increments_add_up_to_margins_and_to_the_decision():
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.7])
-@pytest.mark.parametrize("amount", [0.0, 0.5, 1.5])
+@pytest.mark.parametrize("amount", [0.1, 0.5, 1.5])
 def test_rows_stop_as_the_margins_say(fitted_of_labels, threshold, amount):
     leaves, fit, nodes, new = fitted_of_labels
     found = decision_fit(leaves, fit, threshold)
@@ -163,7 +163,8 @@ def test_rows_stop_as_the_margins_say(fitted_of_labels, threshold, amount):
     stops = found.rule(wide).stop(nodes)
     assert np.array_equal(stops.sentinel, n_used - 1)
     stopped = stops.sentinel < 3
-    assert 0 < stopped.sum() < len(nodes)
+    assert stopped.any()
+    assert amount < 0.5 or not stopped.all()
     # The label of a row that stopped is that of its estimate.
     assert np.array_equal(stops.estimate[stopped] >= threshold, decision[stopped])
 

@@ -96,9 +96,9 @@ def test_sentinels_are_not_tried_in_symmetric_trees(boosted, rows):
     assert "takes no longer in batches" in str(named.summary())
 
 
-def test_sentinels_are_taken_where_they_spend_hardly_more():
-    assert least_spent({"qwyc": 10.0, "natural": 30.0, "sentinels": 10.9}) == "sentinels"
-    assert least_spent({"qwyc": 10.0, "natural": 30.0, "sentinels": 11.1}) == "qwyc"
+def test_sentinels_come_first_where_they_spend_not_much_more():
+    assert least_spent({"qwyc": 10.0, "natural": 30.0, "sentinels": 14.9}) == "sentinels"
+    assert least_spent({"qwyc": 10.0, "natural": 30.0, "sentinels": 15.1}) == "qwyc"
     assert least_spent({"qwyc": 10.0, "natural": 9.0}) == "natural"
     assert least_spent({"qwyc": np.inf, "sentinels": np.inf}) == "qwyc"
 
@@ -146,6 +146,7 @@ def test_the_first_method_has_all_of_the_risk_if_there_is_no_second(certify):
         ({"qwyc": 2.0, "natural": 3.0}, False),
         ({"qwyc": 2.0, "natural": np.inf}, True),
         ({"qwyc": np.inf}, True),
+        ({"qwyc": 2.0}, True),
     ):
         certificate, shares = certify(expected, {"qwyc": 20.0, "natural": 1.0}, is_enough=is_enough)
         assert certificate.method == "qwyc"
@@ -153,5 +154,8 @@ def test_the_first_method_has_all_of_the_risk_if_there_is_no_second(certify):
 
 
 def test_the_choice_says_that_it_came_before_the_certificate():
-    assert "certified on other rows, which may take more" in explain_choice("trees", {"qwyc": 33.4, "sentinels": 11.5})
-    assert "certified" not in explain_choice("trees", {"qwyc": 33.4}, "the rows that fitted them")
+    assert "certified on other rows, which may take more" in explain_choice(
+        "trees", {"qwyc": 33.4, "sentinels": 11.5}, "sentinels"
+    )
+    assert "their one threshold" in explain_choice("trees", {"qwyc": 10.0, "sentinels": 11.5}, "sentinels")
+    assert "certified" not in explain_choice("trees", {"qwyc": 33.4}, "qwyc", "the rows that fitted them")

@@ -106,7 +106,8 @@ def plan_by_class(calibration: Calibration) -> Plan:
         has_sides = isinstance(family.first, MarginFit) and all(group.label is not None for group in groups)
         rule = (_walk_sides if has_sides else _walk_whole)(search, family, groups, risks)
         if rule is None:
-            raise _infeasible(tested, groups)
+            cautious = _test_groups(search, family[0], groups, risks)
+            raise _infeasible(tested, groups, [test.n_broken for test in cautious])
         tests = _test_groups(search, rule, groups, risks)
         return search.plan(method, rule, n_broken=sum(test.n_broken for test in tests), bound=None, tests=tests)
 
@@ -265,12 +266,21 @@ def _has_enough(groups: Sequence[_Group], calibration: Calibration) -> bool:
     return all(group.n_rows * np.log1p(-group.max_rate) <= np.log(risk) for group, risk in each)
 
 
-def _infeasible(calibration: Calibration, groups: Sequence[_Group]) -> InfeasibleError:
-    """Return the error that names the group furthest from having enough rows, and how many more it needs."""
+def _infeasible(
+    calibration: Calibration, groups: Sequence[_Group], n_changed: Sequence[int] | None = None
+) -> InfeasibleError:
+    """Return the error that names the group furthest from having enough rows, and how many more it needs.
+
+    If all have enough, that is the one of which the most cautious rule changes most: `n_changed` of each.
+    """
     risk = calibration.risk
     more = [_count_more(groups, at, risk) for at in range(len(groups))]
-    worst = int(np.argmax(more))
-    group = groups[worst]
+    counts = [0] * len(groups) if n_changed is None or max(more) > 0 else n_changed
+    rates = [_least_rate(groups, at, risk, count) for at, count in enumerate(counts)]
+    worst = int(
+        np.argmax(more if max(more) > 0 else [rate / one.max_rate for rate, one in zip(rates, groups, strict=True)])
+    )
+    group, least = groups[worst], round_up(rates[worst], 2)
     # Without rows to fit, half of the calibration rows are used for that.
     factor = 1 if calibration.has_fit_rows else 2
     unit = calibration.rows.unit
@@ -280,11 +290,12 @@ def _infeasible(calibration: Calibration, groups: Sequence[_Group]) -> Infeasibl
     )
     if more[worst] == 0:
         return InfeasibleError(
-            f"{asked}: even the most cautious rule changes too many of them. Allow more than {group.argument} "
-            f"{group.max_rate:g}, or pass more rows",
+            f"{asked}: even the most cautious rule changes {counts[worst]:,} of them. Allow {group.argument} {least:g} "
+            "or more, or pass more rows",
+            least,
             argument="promise",
         )
-    needed, least = factor * more[worst], round_up(_least_rate(groups, worst, risk), 2)
+    needed = factor * more[worst]
     return InfeasibleError(
         f"{asked}. Add at least {needed:,} more calibration {unit}s of this kind (rows of one class alone may be "
         f"added), or allow {group.argument} {least:g} or more",
@@ -306,14 +317,14 @@ def _settle_others(groups: Sequence[_Group], risk: float) -> list[_Group]:
     return [replace(group, max_rate=rate) if at in others else group for at, group in enumerate(groups)]
 
 
-def _least_rate(groups: Sequence[_Group], at: int, risk: float) -> float:
-    """Return the least rate of one group that its rows certify if none of them changes."""
+def _least_rate(groups: Sequence[_Group], at: int, risk: float, n_changed: int = 0) -> float:
+    """Return the least rate of one group that its rows certify if so many of them change."""
     counts = [group.n_rows for group in groups]
     least, most = 0.0, 1.0
     while most - least > 1e-3 * most:
         middle = (least + most) / 2
         rates = [middle if k == at else group.max_rate for k, group in enumerate(groups)]
-        is_enough = counts[at] * np.log1p(-middle) <= np.log(split_risk(counts, rates, risk)[at])
+        is_enough = binom.cdf(n_changed, counts[at], middle) <= split_risk(counts, rates, risk)[at]
         least, most = (least, middle) if is_enough else (middle, most)
     return most
 

@@ -456,13 +456,14 @@ def _stop_at_once(search: ScoreSearch) -> MarginFit | LeaderFit:
     never, label = np.full(n_models - 1, np.inf), int(search.decisions[0])
     shared: dict[str, Any] = {"order": np.arange(n_models), "step": grid.unit, "n_rows": n_rows}
     if forest.n_classes == 2:
-        fit = MarginFit(
-            lower=-never, upper=never, costs=search.costs, decision_threshold=search.threshold, spread=1.0, **shared
+        lower, upper, keeps = -never, never, search.calibration.options.keep_scores == "positive"
+        if n_models > 1 and label and not keeps:
+            upper[0] = grid.values[0].min()
+        elif n_models > 1 and not label:
+            lower[0] = grid.values[0].max()
+        return MarginFit(
+            lower=lower, upper=upper, costs=search.costs, decision_threshold=search.threshold, spread=1.0, **shared
         )
-        keeps = search.calibration.options.keep_scores == "positive"
-        if n_models > 1 and not (label and keeps):
-            (fit.upper if label else fit.lower)[0] = grid.values[0].min() if label else grid.values[0].max()
-        return fit
     sums = forest.score_start + grid.values[0]
     second, first = np.sort(sums, axis=1)[:, -2:].T
     is_wrong = np.argmax(sums, axis=1) != label

@@ -126,15 +126,14 @@ def _show(spent: Mapping[str, float]) -> str:
     return ", ".join(f"{method} {cost:.1f}" for method, cost in spent.items() if np.isfinite(cost))
 
 
-def explain_choice(unit: str, spent: Mapping[str, float], where: str = _COMPARING_ROWS) -> str:
-    """Return why the method that spends least was chosen."""
+def explain_choice(unit: str, spent: Mapping[str, float], best: str, where: str = _COMPARING_ROWS) -> str:
+    """Return why a method was chosen."""
     shown = _show(spent)
     if not shown:
         return "too few rows to compare it with others"
     # The rule that is taken is fitted and certified on other rows, so that its own figure differs.
     later = "; the rule is certified on other rows, which may take more" if where == _COMPARING_ROWS else ""
-    best = least_spent(spent)
-    close = f"sentinels, as they need few thresholds and hardly more {unit}"
+    close = "sentinels, as their one threshold fits rows least by chance,"
     least = f"fewest {unit} per row" if spent[best] == min(spent.values()) else close
     return f"{least} on {where}: {shown}{later}"
 
@@ -152,7 +151,7 @@ def keep_if_worth_it(calibration: Calibration, plan: Plan, spent: float) -> Plan
 
 
 def least_spent(spent: Mapping[str, float]) -> str:
-    """Return the method that spends least, the first of equal ones; sentinels if they spend hardly more."""
+    """Return the method that comes first: the one that spends least, or sentinels if they spend not much more."""
     best = min(spent, key=lambda method: spent[method])
     return "sentinels" if spent.get("sentinels", np.inf) <= _CLOSE * spent[best] < np.inf else best
 
@@ -186,10 +185,10 @@ def certify_in_turn(
         If no method can be certified.
     """
     first = least_spent(spent)  # the first if so few rows do not tell
-    second = min((one for one in spent if one != first), key=lambda one: spent[one], default=first)
+    second = min((one for one in spent if one != first), key=lambda one: spent[one], default=None)
     shares = {first: _FIRST_SHARE, second: 1 - _FIRST_SHARE}
     tested = {method: replace(calibration, risk_share=share) for method, share in shares.items()}
-    if spent[second] == np.inf or not can_certify(tested[second]):
+    if second is None or spent[second] == np.inf or not can_certify(tested[second]):
         plan, cost = certify(calibration, first)
         return _say_why(calibration, plan, spent, {}), cost
     plans, certified, refused = dict[str, Plan](), dict[str, float](), list[InfeasibleError]()
@@ -210,7 +209,7 @@ def _say_why(calibration: Calibration, plan: Plan, spent: Mapping[str, float], c
     if plan.certificate is None or len(spent) == 1:
         return plan
     unit = calibration.options.cost_unit
-    why = explain_choice(unit, spent)
+    why = explain_choice(unit, spent, least_spent(spent))
     if len(certified) > 1:
         why = f"fewest {unit} per row on the rows that certify: {_show(certified)} ({_COMPARING_ROWS}: {_show(spent)})"
     return replace(plan, certificate=replace(plan.certificate, why=why))
