@@ -47,20 +47,34 @@ ForestArrays make_forest(const nb::dict& arrays, const nb::dict& header, nb::obj
   if (view.packed != nullptr && !view.packed->is_checked()) {
     throw std::invalid_argument("the trees have not been checked");
   }
+  const auto flags = [&] {
+    const auto default_left = field<bool>(arrays, "default_left");
+    return std::span(reinterpret_cast<const std::uint8_t*>(default_left.data()), default_left.size());
+  };
   view.tree_offset = field<std::int64_t>(arrays, "tree_offset");
-  view.feature = field<std::int32_t>(arrays, "feature");
-  view.threshold = field<double>(arrays, "threshold");
-  view.left = field<std::int32_t>(arrays, "left");
-  view.right = field<std::int32_t>(arrays, "right");
-  const auto default_left = field<bool>(arrays, "default_left");
-  view.default_left = {reinterpret_cast<const std::uint8_t*>(default_left.data()), default_left.size()};
+  if (view.packed == nullptr) {
+    view.feature = field<std::int32_t>(arrays, "feature");
+    view.threshold = field<double>(arrays, "threshold");
+    view.left = field<std::int32_t>(arrays, "left");
+    view.right = field<std::int32_t>(arrays, "right");
+    view.default_left = flags();
+    view.missing = field<std::uint8_t>(arrays, "missing");
+    view.category_set = field<std::int32_t>(arrays, "category_set");
+  } else {
+    view.splits = {{field<double>(arrays, "first_threshold"), field<std::uint32_t>(arrays, "feature_splits"),
+                    field<std::uint8_t>(arrays, "threshold_shift"), field<std::uint8_t>(arrays, "threshold_width"),
+                    field<std::uint8_t>(arrays, "threshold_delta")},
+                   field<std::uint32_t>(arrays, "feature_used"),
+                   flags(),
+                   field<std::uint8_t>(arrays, "missing"),
+                   field<std::int32_t>(arrays, "category_set")};
+    view.splits.check(view.packed->n_splits());
+  }
   const auto value = as_it_is<Matrix>(arrays, "value");
   view.value = value.data();
   view.n_columns = value.shape(1);
-  view.missing = field<std::uint8_t>(arrays, "missing");
   view.tree_output = field<std::int32_t>(arrays, "tree_output");
   view.base_score = field<double>(arrays, "base_score");
-  view.category_set = field<std::int32_t>(arrays, "category_set");
   view.category_offset = field<std::int64_t>(arrays, "category_offset");
   view.category_bits = field<std::uint32_t>(arrays, "category_bits");
 

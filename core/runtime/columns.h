@@ -16,6 +16,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "runtime/aligned.h"
@@ -57,12 +58,30 @@ struct SetColumns {
 
 constexpr double kZeroThreshold = static_cast<double>(1e-35f);  // LightGBM's: up to here a number counts as zero
 
-// The largest number that still goes left at a numeric node; a float if the source compares floats. It is -inf too if
+// The largest number that still goes left at a threshold; a float if the source compares floats. It is -inf too if
 // sends_left() says that there is none.
-double last_left(const ForestView& forest, std::size_t node);
+double last_left(const ForestView& forest, double threshold);
 
-// Whether some number goes left at a numeric node: no number is below -inf.
-bool sends_left(const ForestView& forest, std::size_t node);
+// Whether some number goes left at a threshold: no number is below -inf.
+bool sends_left(const ForestView& forest, double threshold);
+
+struct CategoryTest {
+  std::uint32_t first_word;
+  std::uint32_t n_bits;
+  bool nan_left;
+};
+
+// What the nodes of an entry of the forest test: whether the key of a column is above this one. At categorical columns,
+// the key is the number of a CategoryTest. Leaves have the pad as their column, and whatever stands for them as a key.
+struct NodeTest {
+  static constexpr std::uint32_t kMark = 1u << 31;
+
+  std::uint32_t key;
+  std::uint32_t marked_column;  // with kMark if missing values go left here, in a column where that is not so everywhere
+
+  std::uint32_t column() const { return marked_column & ~kMark; }
+  bool is_marked() const { return (marked_column & kMark) != 0; }
+};
 
 // A float's bits as an unsigned integer of the same order; -0.0 and 0.0 are one key.
 inline std::uint32_t ordered_key(float x) {
@@ -106,13 +125,11 @@ class Columns {
   bool takes_bytes() const { return !key_of_byte_.empty(); }
   std::uint32_t key_of_byte(std::uint32_t column, std::uint8_t byte) const;
 
-  std::uint32_t column_of_node(std::size_t node) const { return node_column_[node]; }
-  std::uint32_t key_of_node(const ForestView& forest, std::size_t node) const;
-  // Whether missing values go left at a node of a mixed column.
-  bool is_marked(const ForestView& forest, std::size_t node) const {
-    return columns_[node_column_[node]].mixed && forest.default_left[node] != 0;
-  }
-  void forget_nodes() { std::vector<std::uint32_t>().swap(node_column_); }  // `= {}` would keep the memory
+  // What nodes test, by entry of the forest; whoever lowers trees sets the keys of leaves.
+  std::span<NodeTest> tests() { return tests_; }
+  std::span<const NodeTest> tests() const { return tests_; }
+  const std::vector<CategoryTest>& category_tests() const { return category_tests_; }
+  void forget_tests() { LargeVector<NodeTest>().swap(tests_); }  // `= {}` would keep the memory
 
   // Writes keys[row * stride() + column] for rows [first, first + n). Returns whether a walk has to read marks. The
   // rows `ahead` of these are prefetched where that pays (0: none). Rows may be bytes if the forest takes them.
@@ -142,13 +159,16 @@ class Columns {
   void collect(const ForestView& forest, Sets sets);
   void tabulate_sets(const ForestView& forest);
   void sort_thresholds(const ForestView& forest);
-  void place_missing(const ForestView& forest);
+  void place_missing();
+  static std::uint32_t key_of_float_threshold(const ForestView& forest, double threshold);
+  std::uint32_t key_of_threshold(const ForestView& forest, const Column& column, double threshold) const;
   void read_sets(std::size_t n_features, const EngineParts& parts);
   void describe_floats();
   void describe_bytes(const ForestView& forest);
 
   std::vector<Column> columns_;
-  std::vector<std::uint32_t> node_column_;
+  LargeVector<NodeTest> tests_;
+  std::vector<CategoryTest> category_tests_;
   std::vector<double> thresholds_;
   std::vector<std::uint32_t> filters_;
   std::vector<SetColumns> sets_;

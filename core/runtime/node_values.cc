@@ -92,14 +92,18 @@ std::vector<std::uint32_t> NodeValues::index_nodes(const ForestView& forest, std
 
 std::vector<std::uint32_t> NodeValues::index(const ForestView& forest, bool leaves_only,
                                              std::span<const double> weights) {
-  std::vector<std::uint32_t> payloads(forest.n_nodes());
+  std::vector<std::uint32_t> payloads(forest.end_of_leaves());
   VectorTable distinct(width_, own_);
   std::vector<double> vector(width_);
-  for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
-    if (leaves_only && forest.left[node] >= 0) continue;
+  const auto add = [&](std::size_t node) {
     read(forest, weights, node, vector.data());
     payloads[node] =
         are_payloads() ? std::bit_cast<std::uint32_t>(static_cast<float>(vector[0])) : distinct.index_of(vector.data());
+  };
+  if (leaves_only) {
+    for_each_leaf(forest, add);
+  } else {
+    for (std::size_t node = 0; node < forest.n_nodes(); ++node) add(node);
   }
   own_.shrink_to_fit();
   table_ = own_;

@@ -28,12 +28,6 @@ struct WideNode {
   std::uint32_t left;
 };
 
-struct CategoryTest {
-  std::uint32_t first_word;
-  std::uint32_t n_bits;
-  bool nan_left;
-};
-
 struct Tree {
   std::uint32_t first;  // its root in the node array
   std::uint32_t depth;
@@ -45,7 +39,7 @@ struct Tree {
 
 // What the payload of a leaf means is up to the user of the trees.
 struct Leaves {
-  std::vector<std::uint32_t> payload_of_node;  // by entry of the forest, see ForestView; read at leaves only
+  std::vector<std::uint32_t> payload_of_node;  // by entry of the forest up to the last leaf, see ForestView
   bool mergeable = true;                       // equal siblings may become one leaf
   bool keep_origins = false;                   // Trees::take_origins() will be called
 };
@@ -57,7 +51,8 @@ struct PayloadRange {
 
 class Trees {
  public:
-  Trees(const ForestView& forest, const Columns& columns, Leaves leaves);
+  // Sets the keys of leaves in the tests of the columns.
+  Trees(const ForestView& forest, Columns& columns, const Leaves& leaves);
   // Nodes stay where they lie. Every one is checked: a walk meets none that is not there.
   Trees(const ForestView& forest, const Columns& columns, const EngineParts& parts, PayloadRange payloads);
   Trees(const Trees&) = delete;  // narrow_ and wide_ may be views of own_narrow_ and own_wide_

@@ -473,18 +473,10 @@ class Packed:
         return {"layout": "packed", "packed": self.about}, self.arrays
 
     def entries(self) -> Arrays:
-        """Return the arrays from which the engine is lowered: rows of distinct leaves, and then of distinct splits."""
+        """Return the arrays from which the engine is lowered: distinct leaves, and distinct splits as the file has them."""
         self.native  # noqa: B018 (checked before anything is made of it)
-        table, splits = self.values.table_values(), self._read_splits()
-        n_leaves, n_splits = len(table), len(splits["feature"])
-        is_split = np.repeat([False, True], [n_leaves, n_splits])
-        found = {"value": table, "left": np.where(is_split, np.int32(0), np.int32(-1))}
-        found["right"] = found["left"]
-        for name in _OF_LEAVES:
-            column: NDArray[Any] = np.zeros(n_leaves + n_splits, NODE_ARRAYS[name])
-            column[n_leaves:] = splits[name]
-            found[name] = column
-        return found | self.fixed
+        packed = {name: self.arrays[name] for name in ("feature_used", "feature_splits", "first_threshold", *_THRESHOLDS)}
+        return packed | self._read_splits(check_only=True) | {"value": self.values.table_values()} | self.fixed
 
     def lowered(self, fields: Mapping[str, Any]) -> Arrays | None:
         """Return the parts of the engine in the file, if it has one that was made of this forest."""
