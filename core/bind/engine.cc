@@ -41,6 +41,19 @@ std::span<const T> field(const nb::dict& arrays, const char* name) {
   return span_of(as_it_is<Array<T>>(arrays, name));
 }
 
+// Finds the table of leaves, whatever the type of its numbers. Returns how many each leaf has.
+std::size_t read_leaves(const nb::dict& arrays, std::size_t n_leaves, PackedLeaves& leaves) {
+  const auto table = as_it_is<nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu>>(arrays, "leaf_table");
+  leaves.data = table.data();
+  leaves.are_counts = nb::cast<bool>(arrays["are_counts"]);
+  const nb::dlpack::dtype types[] = {nb::dtype<std::uint8_t>(), nb::dtype<std::uint16_t>(), nb::dtype<std::uint32_t>(),
+                                     nb::dtype<float>(), nb::dtype<double>()};
+  const auto type = std::find(std::begin(types), std::end(types), table.dtype());
+  if (type == std::end(types) || table.shape(0) != n_leaves) throw std::invalid_argument("unknown table of leaves");
+  leaves.type = static_cast<PackedLeaves::Type>(type - std::begin(types));
+  return table.shape(1);
+}
+
 ForestArrays make_forest(const nb::dict& arrays, const nb::dict& header, nb::object packed) {
   ForestView view;
   if (!packed.is_none()) view.packed = &nb::cast<const HeldPacked&>(packed).forest;
@@ -70,9 +83,13 @@ ForestArrays make_forest(const nb::dict& arrays, const nb::dict& header, nb::obj
                    field<std::int32_t>(arrays, "category_set")};
     view.splits.check(view.packed->n_splits());
   }
-  const auto value = as_it_is<Matrix>(arrays, "value");
-  view.value = value.data();
-  view.n_columns = value.shape(1);
+  if (view.packed == nullptr) {
+    const auto value = as_it_is<Matrix>(arrays, "value");
+    view.value = value.data();
+    view.n_columns = value.shape(1);
+  } else {
+    view.n_columns = read_leaves(arrays, view.packed->n_leaves(), view.leaves);
+  }
   view.tree_output = field<std::int32_t>(arrays, "tree_output");
   view.base_score = field<double>(arrays, "base_score");
   view.category_offset = field<std::int64_t>(arrays, "category_offset");

@@ -53,6 +53,12 @@ std::uint32_t key_below(double x) {
   return ordered_key(nearest) - (is_above << (nearest == 0.0f));  // below 0.0 comes the place of -0.0, which has no key
 }
 
+// The key of a threshold where the source compares floats.
+std::uint32_t key_of_float_threshold(double threshold, bool is_strict) {
+  const std::uint32_t is_float = static_cast<double>(static_cast<float>(threshold)) == threshold ? 1 : 0;
+  return key_below(threshold) - (is_float & std::uint32_t{is_strict});
+}
+
 std::uint32_t filter_word(std::uint32_t key, std::uint32_t shift) { return (key * kFilterWordFactor) >> shift; }
 std::uint32_t filter_bits(std::uint32_t key) {
   std::uint32_t bits = 0;
@@ -123,29 +129,34 @@ void Columns::collect(const ForestView& forest, Sets sets) {
   const std::size_t first_split = forest.packed == nullptr ? 0 : forest.packed->n_leaves();
   category_tests_.clear();
   // Splits of one column follow each other in a packed forest, and often in others: the tree is not searched for them.
-  Split last{};
   std::uint32_t column = 0;
-  bool fits = true;
-  for_each_split(forest, [&](std::size_t entry, const Split& split) {
-    const bool is_alike = split.feature == last.feature && split.missing == last.missing && split.category_set < 0 &&
-                          last.category_set < 0 && !std::isinf(split.threshold) && !std::isinf(last.threshold);
-    if (!is_alike || index.empty()) {
-      column = index.try_emplace(entry_of(split), static_cast<std::uint32_t>(index.size())).first->second;
-    }
-    last = split;
-    tests_[entry].marked_column = column | (split.default_left ? NodeTest::kMark : 0);
-    tests_[entry].key = float32_ && split.category_set < 0 ? key_of_float_threshold(forest, split.threshold) : 0;
-    if (split.category_set < 0) return true;
+  std::uint64_t last_feature = kNotRead;  // none, if the last split was of a set or asked for missing values
+  MissingKind last_missing{};
+  const bool is_strict = forest.strict_comparison;
+  // Of a set, returns whether it may be a column: too many sets, or sets of too many codes, would take more time and space
+  // than looking codes up.
+  const auto add_set = [&](std::size_t entry, const Split& split) {
     const std::int64_t* words = &forest.category_offset[static_cast<std::size_t>(split.category_set)];
     const std::int64_t n_codes = 32 * (words[1] - words[0]);
-    if (sets == Sets::kCodes) {
-      tests_[entry].key = static_cast<std::uint32_t>(category_tests_.size());
-      category_tests_.push_back(
-          {static_cast<std::uint32_t>(words[0]), static_cast<std::uint32_t>(n_codes), split.default_left});
-      return true;
+    tests_[entry].key = 0;
+    if (sets == Sets::kColumns) return index.size() < kMostColumnsWithSets && n_codes <= kMostCodesOfSet;
+    tests_[entry].key = static_cast<std::uint32_t>(category_tests_.size());
+    category_tests_.push_back(
+        {static_cast<std::uint32_t>(words[0]), static_cast<std::uint32_t>(n_codes), split.default_left});
+    return true;
+  };
+  bool fits = true;
+  NodeTest* const tests = tests_.data();
+  for_each_split(forest, [&](std::size_t entry, const Split& split) __attribute__((always_inline)) {
+    const bool is_plain = split.category_set < 0 && std::fabs(split.threshold) < std::numeric_limits<double>::infinity();
+    if (!is_plain || split.feature != last_feature || split.missing != last_missing) {
+      column = index.try_emplace(entry_of(split), static_cast<std::uint32_t>(index.size())).first->second;
+      last_feature = is_plain ? split.feature : std::uint64_t{kNotRead};
+      last_missing = split.missing;
     }
-    // Too many sets, or sets of too many codes: they would take more time and space than looking codes up.
-    fits = index.size() < kMostColumnsWithSets && n_codes <= kMostCodesOfSet;
+    // Keys of doubles are found later, when all of a column are known.
+    tests[entry] = {key_of_float_threshold(split.threshold, is_strict), column | std::uint32_t{split.default_left} << 31};
+    if (split.category_set >= 0) fits = add_set(entry, split);
     return fits;
   });
   if (!fits) return collect(forest, Sets::kCodes);
@@ -305,14 +316,7 @@ void Columns::describe_floats() {
   for (std::uint32_t c = 0; c < n_numeric_; ++c) floats_.feature.push_back(columns_[c].feature);
 }
 
-// The key of a threshold where the source compares floats.
-std::uint32_t Columns::key_of_float_threshold(const ForestView& forest, double threshold) {
-  const auto nearest = static_cast<double>(static_cast<float>(threshold));
-  const std::uint32_t exclude = forest.strict_comparison && nearest == threshold ? 1 : 0;
-  return key_below(threshold) - exclude;
-}
-
-// And where it compares doubles.
+// The key of a threshold where the source compares doubles.
 std::uint32_t Columns::key_of_threshold(const ForestView& forest, const Column& column, double threshold) const {
   const double last = last_left(forest, threshold);
   const std::uint32_t none = sends_left(forest, threshold) ? 0 : 1;  // then the key is below that of -inf

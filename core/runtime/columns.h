@@ -160,7 +160,6 @@ class Columns {
   void tabulate_sets(const ForestView& forest);
   void sort_thresholds(const ForestView& forest);
   void place_missing();
-  static std::uint32_t key_of_float_threshold(const ForestView& forest, double threshold);
   std::uint32_t key_of_threshold(const ForestView& forest, const Column& column, double threshold) const;
   void read_sets(std::size_t n_features, const EngineParts& parts);
   void describe_floats();

@@ -7,8 +7,10 @@
 // what is derived from splits and leaves is derived once for each that is distinct.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <stdexcept>
 
@@ -46,12 +48,36 @@ struct PackedSplits {
   }
 };
 
+// Values of distinct leaves of a packed forest, [n][n_columns], in one of the types of files. Counts become values by
+// dividing them by their sum.
+struct PackedLeaves {
+  enum class Type : std::uint8_t { kUint8, kUint16, kUint32, kFloat, kDouble };
+
+  const void* data = nullptr;
+  Type type = Type::kDouble;
+  bool are_counts = false;
+
+  void read(std::size_t leaf, std::size_t n_columns, double* value) const {
+    const auto copy = [&]<class T>(const T* table) { std::copy_n(table + leaf * n_columns, n_columns, value); };
+    switch (type) {
+      case Type::kUint8: copy(static_cast<const std::uint8_t*>(data)); break;
+      case Type::kUint16: copy(static_cast<const std::uint16_t*>(data)); break;
+      case Type::kUint32: copy(static_cast<const std::uint32_t*>(data)); break;
+      case Type::kFloat: copy(static_cast<const float*>(data)); break;
+      case Type::kDouble: copy(static_cast<const double*>(data)); break;
+    }
+    if (!are_counts) return;
+    const double sum = std::accumulate(value, value + n_columns, 0.0);  // exact, as sums of whole numbers are
+    std::transform(value, value + n_columns, value, [=](double count) { return count / sum; });
+  }
+};
+
 struct ForestView {
   std::span<const std::int64_t> tree_offset;
   std::span<const std::int32_t> feature, left, right, category_set;
   std::span<const double> threshold;
   std::span<const std::uint8_t> default_left, missing;
-  const double* value = nullptr;  // [n_nodes][n_columns]
+  const double* value = nullptr;  // [n_nodes][n_columns], if it is not packed
   std::size_t n_columns = 0;
   std::span<const std::int32_t> tree_output;
   std::span<const double> base_score;
@@ -70,13 +96,20 @@ struct ForestView {
   double link_scale = 1.0;
   double decision_threshold = 0.0;
   const PackedForest* packed = nullptr;
-  PackedSplits splits;  // if it is packed
+  PackedSplits splits;  // these two if it is packed
+  PackedLeaves leaves;
 
   std::size_t n_trees() const { return tree_offset.size() - 1; }
   std::size_t n_nodes() const { return feature.size(); }  // not if it is packed
   std::size_t n_entries() const { return packed == nullptr ? n_nodes() : packed->n_leaves() + packed->n_splits(); }
   std::size_t end_of_leaves() const { return packed == nullptr ? n_nodes() : packed->n_leaves(); }  // among entries
   std::size_t n_outputs() const { return base_score.size(); }
+
+  // What a node says, or any leaf of a packed forest.
+  void read_value(std::size_t entry, double* out) const {
+    if (packed != nullptr) return leaves.read(entry, n_columns, out);
+    std::copy_n(value + entry * n_columns, n_columns, out);
+  }
 };
 
 // Calls visit(entry) for every leaf.

@@ -125,13 +125,15 @@ std::uint32_t NodeValues::append(const ForestView& forest, std::span<const doubl
 // Reads what a node adds to the sums.
 void NodeValues::read(const ForestView& forest, std::span<const double> weights, std::size_t node,
                       double* vector) const {
-  const double* value = forest.value + node * forest.n_columns;
+  forest.read_value(node, vector);
   const double weight = weights.empty() ? 1.0 : weights[node];
+  double* const end = vector + forest.n_columns;
   if (forest.aggregation == Aggregation::kVote) {
-    std::fill_n(vector, width_, 0.0);
-    vector[std::max_element(value, value + forest.n_columns) - value] = weight;
+    const auto voted = std::max_element(vector, end) - vector;
+    std::fill(vector, end, 0.0);
+    vector[voted] = weight;
   } else {
-    std::transform(value, value + forest.n_columns, vector, [=](double v) { return v * weight; });
+    std::transform(vector, end, vector, [=](double v) { return v * weight; });
   }
 }
 

@@ -58,7 +58,8 @@ class Sliced::Lowering {
       end_ = tree.index + 1 < trees_.trees().size() ? trees_.trees()[tree.index + 1].first : nodes_.size();
     }
     if (!count_leaves()) return false;
-    slice_of_node_.resize(end_);
+    if (tops_) first_kept_ = root_;
+    slice_of_node_.resize(end_ - first_kept_);
     SlicedTree lowered{};
     lowered.first_test = static_cast<std::uint32_t>(questions.size() - n_set_tests_);
     lowered.first_set_test = static_cast<std::uint32_t>(n_set_tests_);
@@ -78,7 +79,7 @@ class Sliced::Lowering {
     n_slices_ = kFirstTest;
     for (const std::size_t at : asking) {
       questions.push_back(question_of(at));
-      slice_of_node_[at] = n_slices_++;
+      slice_of_node_[at - first_kept_] = n_slices_++;
     }
     first_free_ = n_slices_;
     free_.clear();
@@ -154,7 +155,7 @@ class Sliced::Lowering {
     at = below_filler(at);
     if (is_leaf(at)) return true;
     if (place >= kMaxSlicedLeaves - 1) return false;
-    const RankTest& test = out_.tests_[tree.first_test + slice_of_node_[at] - kFirstTest];
+    const RankTest& test = out_.tests_[tree.first_test + slice_of_node_[at - first_kept_] - kFirstTest];
     heap.column[place] = static_cast<std::uint8_t>(test.column);
     heap.least[place] = test.least;
     return place_tests(tree, child(at, false), 2 * place + 1, heap) &&
@@ -200,7 +201,7 @@ class Sliced::Lowering {
       no = select(child(at, false), low, middle, payloads);
       yes = select(child(at, true), middle, high, payloads);
     }
-    const std::uint8_t chooser = slice_of_node_[at];
+    const std::uint8_t chooser = slice_of_node_[at - first_kept_];
     for (std::size_t i = 0; i < kMaxPlanes; ++i) {
       if (no[i] == yes[i] || yes[i] == kAny) {
         made[i] = no[i];
@@ -236,7 +237,8 @@ class Sliced::Lowering {
   const bool tops_;
   std::size_t root_ = 0, first_below_ = 0, end_ = 0;  // of the tree that is read
   std::vector<std::uint8_t> free_;
-  std::vector<std::uint8_t> slice_of_node_;  // by node of all trees
+  std::vector<std::uint8_t> slice_of_node_;  // by node of all trees, or of this one if its top alone is read
+  std::size_t first_kept_ = 0;
   std::vector<std::uint8_t> n_leaves_;       // by node of this tree
   std::size_t n_set_tests_ = 0;
   std::uint8_t n_slices_ = 0, first_free_ = 0;

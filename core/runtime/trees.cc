@@ -15,6 +15,14 @@ namespace {
 constexpr std::size_t kTopNodes = 1u << Trees::kMaxTop;  // they are read together, even past the end of a small tree
 constexpr std::size_t kMaxNodes = std::numeric_limits<std::uint32_t>::max() - 2 * kTopNodes + 1;
 
+std::size_t largest_tree(const ForestView& forest) {
+  std::int64_t largest = 0;
+  for (std::size_t t = 0; t < forest.n_trees(); ++t) {
+    largest = std::max(largest, forest.tree_offset[t + 1] - forest.tree_offset[t]);
+  }
+  return static_cast<std::size_t>(largest);
+}
+
 // Writes bytes of 0 or 1 as the bits from `first` on, which are all that follow.
 void append_bits(std::span<const std::uint8_t> bytes, std::size_t first, std::vector<std::uint32_t>& bits) {
   bits.resize((first + bytes.size()) / 32 + 1);
@@ -36,14 +44,10 @@ void append_bits(std::span<const std::uint8_t> bytes, std::size_t first, std::ve
 
 Trees::Trees(const ForestView& forest, Columns& columns, const Leaves& leaves)
     : category_tests_(columns.category_tests()) {
-  std::int64_t largest = 0;
-  for (std::size_t t = 0; t < forest.n_trees(); ++t) {
-    largest = std::max(largest, forest.tree_offset[t + 1] - forest.tree_offset[t]);
-  }
   category_bits_.assign(forest.category_bits.begin(), forest.category_bits.end());
   for_each_leaf(forest, [&](std::size_t entry) { columns.tests()[entry].key = leaves.payload_of_node[entry]; });
   trees_.reserve(forest.n_trees());
-  if (largest + (2 << kMaxTop) > 65536 || columns.size() > 65536) {
+  if (largest_tree(forest) + 2 * kTopNodes > 65536 || columns.size() > 65536) {
     lower(forest, columns, leaves, own_wide_);
   } else {
     lower(forest, columns, leaves, own_narrow_);
@@ -58,7 +62,8 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
   const bool has_marks = columns.has_mixed() || columns.has_categories(), traced = has_marks || leaves.keep_origins;
   // Memory that is never written to takes none, and growing would copy everything.
   nodes.reserve(static_cast<std::size_t>(forest.tree_offset.back()) + (forest.n_trees() + 1) * 2 * kTopNodes);
-  LevelTree from;
+  if (has_marks) marks_.reserve(nodes.capacity() / 32 + 1);
+  LevelTree from(largest_tree(forest));
   Traces traces;
   for (std::size_t t = 0; t < forest.n_trees(); ++t) {
     from.read(forest, t);
