@@ -72,17 +72,27 @@ void for_each_threshold(const PackedThresholds& packed, Visit visit) {
   std::size_t at = 0, bit = 0;
   for (std::size_t f = 0; f < feature_splits.size(); ++f) {
     std::uint64_t before = key_of(first_threshold[f]);
-    const std::size_t begin = at, end = at + feature_splits[f];
+    const std::size_t end = at + feature_splits[f];
+    if (at < end && number_at(delta, bit, widths[at / kThresholdBlock]) != 0) refuse("thresholds do not rise");
     while (at < end) {
       const unsigned shift = shifts[at / kThresholdBlock], width = widths[at / kThresholdBlock];
       const std::size_t stop = std::min(end, (at / kThresholdBlock + 1) * kThresholdBlock);
       const std::uint64_t room = ~std::uint64_t{0} >> shift;
-      for (; at < stop; ++at, bit += width) {
-        const std::uint64_t more = number_at(delta, bit, width), start = before >> shift, key = (start + more) << shift;
-        if (more > room - start || (at == begin && more != 0) || key < before) refuse("thresholds do not rise");
-        if (key < least || key > most) refuse("a threshold is NaN");
+      // Nearly always, each difference lies within 8 bytes.
+      const bool is_short = width <= 57 && (bit + kThresholdBlock * width) / 8 + 8 <= delta.size();
+      const std::uint64_t mask = width == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << width) - 1;
+      double run[kThresholdBlock];  // first read, then visited: each loop for itself stays in registers
+      const std::size_t n = stop - at;
+      for (std::size_t i = 0; i < n; ++i, bit += width) {
+        const std::uint64_t more = is_short ? short_word_at(delta, bit) & mask : number_at(delta, bit, width);
+        const std::uint64_t start = before >> shift, key = (start + more) << shift;
+        if ((more > room - start) | (key < before)) refuse("thresholds do not rise");
+        if ((key < least) | (key > most)) refuse("a threshold is NaN");
         before = key;
-        if (!visit(at, f, double_of(key))) return;
+        run[i] = double_of(key);
+      }
+      for (std::size_t i = 0; i < n; ++i, ++at) {
+        if (!visit(at, f, run[i])) return;
       }
     }
   }

@@ -22,11 +22,9 @@
 #include "runtime/aligned.h"
 #include "runtime/engine_parts.h"
 #include "runtime/forest_view.h"
+#include "runtime/nodes.h"
 
 namespace scurry {
-
-constexpr std::uint32_t kNanKey = 0xFFFFFFFFu;      // above every number
-constexpr std::uint32_t kNoCategory = 0xFFFFFFFEu;  // in no set
 
 // How a column treats NaN. With kZero, |x| <= 1e-35 is missing too.
 enum class Missing : std::uint8_t { kNan, kZero, kAsZero, kCategory };
@@ -65,12 +63,6 @@ double last_left(const ForestView& forest, double threshold);
 // Whether some number goes left at a threshold: no number is below -inf.
 bool sends_left(const ForestView& forest, double threshold);
 
-struct CategoryTest {
-  std::uint32_t first_word;
-  std::uint32_t n_bits;
-  bool nan_left;
-};
-
 // What the nodes of an entry of the forest test: whether the key of a column is above this one. At categorical columns,
 // the key is the number of a CategoryTest. Leaves have the pad as their column, and whatever stands for them as a key.
 struct NodeTest {
@@ -88,21 +80,6 @@ inline std::uint32_t ordered_key(float x) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(x + 0.0f);
   return bits ^ (static_cast<std::uint32_t>(static_cast<std::int32_t>(bits) >> 31) | 0x80000000u);
 }
-
-// What the encoding kernels need: arrays over the numeric columns and the pad, with space for whole vectors of 16.
-struct FloatColumns {
-  AlignedVector<std::uint32_t> nan_keys;
-  AlignedVector<std::uint32_t> feature;  // empty: column j is feature j
-  std::uint32_t n = 0;                   // numeric columns
-  std::uint32_t stride = 0;
-  // float64, with space for whole vectors of 16: the filter of each column begins at word `first_filter` of all, see
-  // filter_word(). A shift of 32 is no filter: no key of the column is looked for.
-  AlignedVector<std::uint32_t> first_filter, filter_shift;
-};
-
-// Three bits of one word of a filter stand for each key that it holds: others hardly ever meet all by chance.
-constexpr std::uint32_t kFilterWordFactor = 0x9E3779B1u, kFilterBitsFactor = 0x85EBCA6Bu;
-constexpr std::uint32_t kFilterShifts[3] = {27, 22, 17};  // the five bits from there on are the number of a bit
 
 class Columns {
  public:

@@ -135,11 +135,14 @@ void for_each_split(const ForestView& forest, Visit visit) {
   }
   const PackedSplits& splits = forest.splits;
   const std::size_t first = forest.packed->n_leaves();
-  const auto of = [](const auto& column, std::size_t split) { return column[column.size() == 1 ? 0 : split]; };
-  for_each_threshold(splits.thresholds, [&](std::size_t split, std::size_t feature, double threshold) {
-    return visit(first + split, Split{splits.feature_used[feature], threshold, of(splits.default_left, split) != 0,
-                                      static_cast<MissingKind>(of(splits.missing, split)),
-                                      of(splits.category_set, split)});
+  const auto step = [](const auto& column) { return std::size_t{column.size() > 1}; };
+  const std::size_t step_left = step(splits.default_left), step_missing = step(splits.missing);
+  const std::size_t step_set = step(splits.category_set);
+  for_each_threshold(splits.thresholds, [&](std::size_t split, std::size_t feature, double threshold)
+                                            __attribute__((always_inline)) {
+    return visit(first + split, Split{splits.feature_used[feature], threshold, splits.default_left[split * step_left] != 0,
+                                      static_cast<MissingKind>(splits.missing[split * step_missing]),
+                                      splits.category_set[split * step_set]});
   });
 }
 

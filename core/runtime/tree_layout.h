@@ -78,6 +78,7 @@ class TreeLayout {
   }
 
  private:
+  static constexpr std::uint32_t kAhead = 16;
   using Level = std::array<std::uint32_t, 1u << kMaxTop>;  // places of nodes
 
   std::uint32_t node_at(std::uint32_t place) const { return from_.nodes()[place]; }
@@ -128,7 +129,12 @@ class TreeLayout {
   void lay_out(std::uint32_t pair, std::uint32_t end) {
     const std::uint32_t* const nodes = from_.nodes();
     const std::uint8_t* const dropped = from_.dropped();
+    const std::uint32_t size = static_cast<std::uint32_t>(from_.size()), last = size > kAhead ? size - kAhead : 0;
     for (; pair < end; ++pair) {
+      if (2 * pair + 1 < last) {
+        __builtin_prefetch(&tests_[LevelTree::entry(nodes[2 * pair + kAhead])]);
+        __builtin_prefetch(&tests_[LevelTree::entry(nodes[2 * pair + kAhead + 1])]);
+      }
       put(nodes[2 * pair + 1]);
       put(nodes[2 * pair + 2]);
       if constexpr (kSomeDropped) at_ -= 2u * dropped[pair];  // two leaves, which are written over

@@ -10,32 +10,9 @@
 #include "runtime/columns.h"
 #include "runtime/engine_parts.h"
 #include "runtime/forest_view.h"
+#include "runtime/nodes.h"
 
 namespace scurry {
-
-// A node test is `at += left + (keys[column] > key)`, `left` being the distance to the left child. A leaf has left = 0
-// and the pad as its column, whose key 0 exceeds nothing: testing a leaf again is harmless, so that rows which arrive
-// early need no branch, and its `key` is free to hold what the leaf is worth (a payload).
-struct NarrowNode {
-  std::uint32_t key;
-  std::uint16_t column;
-  std::uint16_t left;
-};
-// For trees too large for 16 bits.
-struct WideNode {
-  std::uint32_t key;
-  std::uint32_t column;
-  std::uint32_t left;
-};
-
-struct Tree {
-  std::uint32_t first;  // its root in the node array
-  std::uint32_t depth;
-  std::uint32_t top;          // levels laid out as a complete binary heap, without leaves or categories
-  std::uint32_t first_phase;  // levels that every row walks before the rows that are not at a leaf are gathered
-  std::int32_t output;        // the score it adds to, -1: all
-  std::uint32_t index;        // its place in the forest
-};
 
 // What the payload of a leaf means is up to the user of the trees.
 struct Leaves {
