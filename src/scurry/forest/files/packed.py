@@ -473,9 +473,10 @@ class Packed:
         return {"layout": "packed", "packed": self.about}, self.arrays
 
     def entries(self) -> dict[str, Any]:
-        """Return the arrays from which the engine is lowered: distinct leaves, and distinct splits as the file has them."""
+        """Return the arrays from which the engine is lowered: distinct leaves, and splits as the file has them."""
         self.native  # noqa: B018 (checked before anything is made of it)
-        packed = {name: self.arrays[name] for name in ("feature_used", "feature_splits", "first_threshold", *_THRESHOLDS)}
+        names = ("feature_used", "feature_splits", "first_threshold", *_THRESHOLDS)
+        packed = {name: self.arrays[name] for name in names}
         return packed | self._read_splits(check_only=True) | self.values.parts | self.fixed
 
     def lowered(self, fields: Mapping[str, Any]) -> Arrays | None:
