@@ -61,7 +61,7 @@ def test_conversions_give_what_the_block_takes(kind, types, imported):
     converted = [changes.get(at, name) for at, name in enumerate(types)]
     assert block.takes(converted) or not set(imported) <= set(NUMBERS)
     assert block.takes(types) or changes
-    assert block.takes(suggest_types([block], n_columns, "float64")) or not set(imported) <= set(NUMBERS)
+    assert block.takes(suggest_types([block], types)) or not set(imported) <= set(NUMBERS)
 
 
 def test_integers_next_to_floats():
@@ -116,9 +116,14 @@ def test_blocks_are_stored_and_checked():
 
 def test_refusals_name_columns_and_a_conversion():
     block = Block("together", (0, 1, 2), ("float32",))
-    message = describe_refusal(block, ["int64", "float32", "uint8"], ["age", "weight", "kind"], "pandas")
-    assert message.startswith("column 'age' holds int64, with which the pipeline computes in another precision")
+    names = ["age", "weight", "kind"]
+    message = describe_refusal([block], ["int64", "float32", "float32"], names, "pandas")
+    assert message.startswith("column 'age' holds int64, column 'weight' holds float32, with which the pipeline")
     assert message.endswith("X.astype({'age': 'float32'})")
-    message = describe_refusal(block, ["float64"] * 3, ["a", "b", "c"], "numpy")
+    assert describe_refusal([block], ["int64", "int8", "int8"], names, "polars").endswith("'age' to float32")
+    message = describe_refusal([block], ["float64"] * 3, names, "numpy")
     assert message.startswith("X holds float64,")
     assert message.endswith("X.astype('float32')")
+    wide = Block("alone", (0,), ("float64",))
+    message = describe_refusal([Block("alone", (1,), ("float32",)), wide], ["float64"] * 3, names, "numpy")
+    assert message.endswith("pandas.DataFrame(X, columns=[…]).astype({'weight': 'float32'})")

@@ -93,7 +93,8 @@ class Block:
             unless: list[tuple[str, ...]] = [(*_NARROW, *_WIDE), tuple(_WIDE), ()]
             if wanted == "float32":
                 unless = [(*_NARROW, "float32"), ()]
-            tries = [{at: name for at in self.columns if types[at] not in (*some, name)} for some in unless]
+            tries = [{at: name} for at in self.columns if types[at] != name]  # one may be enough for all
+            tries += [{at: name for at in self.columns if types[at] not in (*some, name)} for some in unless]
         else:
             names = wanted.split("+")
             names = names * len(self.columns) if len(names) == 1 else names
@@ -256,40 +257,42 @@ def with_nulls(name: str) -> str:
     return "object" if name == "bool" else "float64" if name.startswith(("int", "uint")) else name
 
 
-def describe_refusal(block: Block, types: Sequence[str], titles: Sequence[str], library: str) -> str:
-    """Return what is wrong with columns that a block does not take, and what to do.
+def suggest_types(blocks: Sequence[Block], types: Sequence[str]) -> list[str]:
+    """Return types that all blocks take, and that differ from others as little as possible."""
+    types = list(types)
+    for _ in range(2):  # what one block needs, another may not take
+        for block in sorted(blocks, key=lambda one: "float64" not in one.accepts):
+            for at, name in {} if block.takes(types) else block.conversions(types).items():
+                types[at] = name
+    return types
+
+
+def describe_refusal(blocks: Sequence[Block], types: Sequence[str], titles: Sequence[str], library: str) -> str:
+    """Return what is wrong with columns of types that some block does not take, and what to do.
 
     Parameters
     ----------
-    block : Block
+    blocks : sequence of Block
     types, titles : sequences of str
         One for each feature.
     library : str
-        "numpy" for an array.
+        The one whose table they are from; "numpy" for an array.
     """
-    found = block.precision([types[at] for at in block.columns])
-    wanted = " or ".join(name for name in block.accepts)
-    changes = block.conversions(types)
+    block = next(block for block in blocks if not block.takes(types, library))
+    example = {types[at]: at for at in reversed(block.columns)}
+    what = ", ".join(
+        f"column {titles[at]!r} holds {name}" for name, at in sorted(example.items(), key=lambda one: one[1])
+    )
+    changes = {at: name for at, name in enumerate(suggest_types(blocks, types)) if types[at] != name}
+    how = f"X.astype({{{', '.join(f'{titles[at]!r}: {name!r}' for at, name in changes.items())}}})"
     if library == "numpy":
-        what, is_uniform = f"X holds {types[0]}", set(changes.values()) <= {"float32", "float64"}
-        how = f"X.astype({next(iter(changes.values()))!r})" if is_uniform else "a table whose columns have these types"
-    else:
-        at_fault = sorted(changes, key=lambda at: types[at] not in found)
-        what = ", ".join(f"column {titles[at]!r} holds {types[at]}" for at in at_fault[:3])
-        what += f" and {len(at_fault) - 3} more columns are such" if len(at_fault) > 3 else ""
-        how = ", ".join(f"{titles[at]!r}: {name!r}" for at, name in list(changes.items())[:10])
-        how = f"X.astype({{{how}{', …' if len(changes) > 10 else ''}}})" if library == "pandas" else how
+        what, dtype = f"X holds {types[0]}", float_type_of_arrays(blocks)
+        how = f"X.astype({dtype!r})" if dtype != "mixed" else f"pandas.DataFrame(X, columns=[…]){how[1:]}"
+    elif library != "pandas":
+        how = ", ".join(f"{titles[at]!r} to {name}" for at, name in changes.items())
+    found, accepted = block.precision([types[at] for at in block.columns]), " or ".join(block.accepts)
     return (
         f"{what}, with which the pipeline computes in another precision ({found}) than with the rows that this forest "
-        f"was imported for ({wanted}). Import it for your rows, scurry.from_model(pipeline, rows=X), or convert them, "
+        f"was made for ({accepted}). Import it for your rows, scurry.from_model(pipeline, rows=X), or convert them, "
         f"which may change the pipeline's own answers: {how}"
     )
-
-
-def suggest_types(blocks: Sequence[Block], n_features: int, default: str) -> list[str]:
-    """Return types of features that all blocks take."""
-    types = [default] * n_features
-    for block in sorted(blocks, key=lambda one: "float64" not in one.accepts):
-        for at, name in block.conversions(types).items() if not block.takes(types) else ():
-            types[at] = name
-    return types

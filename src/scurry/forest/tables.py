@@ -179,13 +179,12 @@ class TableReader:
         library : str
             The one whose table they are from; "numpy" for an array.
         """
-        for block in self._rules:
-            if not block.takes(types, library):
-                raise InputError(describe_refusal(block, types, self._titles, library), argument="X")
+        if not all(block.takes(types, library) for block in self._rules):
+            raise InputError(describe_refusal(self._rules, types, self._titles, library), argument="X")
 
     def suggest_types(self) -> list[str]:
         """Return types of numpy, one for each feature, that columns of numbers may have."""
-        return suggest_types(self._rules, self._n_features, self._input_dtype)
+        return suggest_types(self._rules, [self._input_dtype] * self._n_features)
 
     def read_value(self, feature: int, given: Any) -> float:
         """Return one value of a feature as the forest compares it."""

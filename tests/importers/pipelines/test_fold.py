@@ -138,7 +138,7 @@ def test_rows_of_another_precision():
     of_polars = pl.DataFrame(rows, schema=names)  # which scikit-learn itself converts to float64
     assert (wide.predict(of_polars) == pipeline.predict(of_polars)).all()
     for table in (rows, of_polars.to_arrow(), pd.DataFrame(rows, columns=names)):
-        with pytest.raises(InputError, match=r"holds float32.*\(float32\).*imported for \(float64\).*rows=X"):
+        with pytest.raises(InputError, match=r"holds float32.*\(float32\).*made for \(float64\).*rows=X"):
             wide.predict(table)
     with pytest.raises(InputError, match="holds float64"):
         narrow.predict(rows.astype(np.float64))
