@@ -167,7 +167,7 @@ class TableReader:
         """Return columns of numbers or objects, one for each feature, as a matrix; with `codes`, numbers are codes."""
         rows = self._empty(len(columns[0]) if columns else 0)
         self._check(_core.read_columns(columns, self.recipes, rows, codes=codes))
-        return self._known(rows)
+        return self._check_categories(rows)
 
     def check_types(self, types: Sequence[str], library: str) -> None:
         """Raise if a pipeline computes with columns of these types in another way than this forest.
@@ -247,13 +247,15 @@ class TableReader:
         if expected is not None:
             held = table.kinds
             self._compare(expected, [held[at] for at in order])
-        types, library = [], type(X).__module__.split(".")[0]
+        types, library, nulls_matter = [], type(X).__module__.split(".")[0], False
         if self._rules:
             formats = arrow_types(table.formats)
             types = [formats[at] for at in order]
             self.check_types(types, library)
+            # Integers with missing values are floats in pandas, and so for scikit-learn.
+            nulls_matter = not all(block.takes([with_nulls(name) for name in types], library) for block in self._rules)
         self._refuse_rounded(range(self._n_features))
-        if ranks is not None:
+        if ranks is not None and not nulls_matter:
             rows = self._empty(table.n_rows, ranks)
             failure = table.read(order, self.recipes, rows, ranks=ranks)
             if failure is None and not self._has_unknown(rows):
@@ -267,10 +269,11 @@ class TableReader:
             self._check(None if failure is None else (feature, *failure[1:]))
             order[feature] = -1  # done
         self._check(failure)
-        if self._rules:  # integers with missing values are floats in pandas, and so for scikit-learn
-            missing = np.isnan(rows).any(axis=0).tolist()
-            self.check_types([with_nulls(name) if missing[at] else name for at, name in enumerate(types)], library)
-        return self._known(rows)
+        if nulls_matter:
+            for feature in np.flatnonzero(np.isnan(rows).any(axis=0)).tolist():
+                types[feature] = types[feature] if feature in self._categories else with_nulls(types[feature])
+            self.check_types(types, library)
+        return self._check_categories(rows)
 
     def _read_pandas(self, frame: Any, expected: tuple[str, ...] | None, ranks: _core.ByteRanks | None) -> NDArray[Any]:
         layout, columns = self._layout_of(self._names_of(frame.columns), _arrays_of(frame))
@@ -285,7 +288,7 @@ class TableReader:
         self._check(failure)
         if ranks is not None and self._has_unknown(rows):
             return self._read_pandas(frame, expected, None)  # the message names the row
-        return rows if ranks is not None else self._known(rows)
+        return rows if ranks is not None else self._check_categories(rows)
 
     def _names_of(self, index: Any) -> tuple[Any, ...]:
         """Return the names in an Index of pandas, which rows taken from one frame share."""
@@ -369,7 +372,7 @@ class TableReader:
         """Return whether rows that are bytes hold unknown categories where the encoder of a pipeline refuses them."""
         return any(rows[:, feature].max(initial=0) == _MISSING_BYTE for feature in self._raw.known_only)
 
-    def _known(self, rows: NDArray[Any]) -> NDArray[Any]:
+    def _check_categories(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Return the rows, after refusing unknown categories where the encoder of a pipeline does."""
         for feature in self._refuses_na:
             refused = rows[:, feature] == NA_REFUSED
@@ -512,7 +515,7 @@ def _source_of(column: Any) -> Callable[[Any], Any]:
         return _itself if plain or column.dtype.kind == "O" else _plain
     if type(column).__name__ in ("ArrowStringArray", "ArrowExtensionArray"):
         return _arrow_of
-    return _unmasked if hasattr(column, "_mask") else _plain
+    return _read_nullable if hasattr(column, "_mask") else _plain
 
 
 def _itself(column: Any) -> Any:
@@ -524,7 +527,7 @@ def _arrow_of(column: Any) -> Any:
     return _core.ArrowTable(arrow.__arrow_c_stream__()) if hasattr(arrow, "__arrow_c_stream__") else _plain(column)
 
 
-def _unmasked(column: Any) -> NDArray[Any]:
+def _read_nullable(column: Any) -> NDArray[Any]:
     """Return a nullable column as numbers: floats where some are missing."""
     if column.isna().any():
         floats: NDArray[Any] = column.to_numpy(dtype=np.float64, na_value=np.nan)
