@@ -4,8 +4,10 @@ import pickle
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy.sparse import csr_array
+from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import make_pipeline
@@ -98,6 +100,13 @@ def test_rows_pass_through_a_front_once():
     assert "rows pass through the pipeline's own transformers first: it must be tested" in str(
         scurry.Predictor.full(forest).summary()
     )
+
+
+def test_tables_of_arrow_pass_through_a_front_as_those_of_pandas():
+    frame = pd.DataFrame({"a": [0.0, 4.0, 5.1], "b": [1.0, 2.0, 3.0]})
+    scaler = ColumnTransformer([("a", StandardScaler(), ["a"])], remainder="passthrough").fit(frame[:2])
+    forest = FOREST.replace(front=Front(scaler, "it must be tested"), n_features=2)
+    assert forest.predict(frame).tolist() == forest.predict(pa.Table.from_pandas(frame)).tolist() == [0, 0, 1]
 
 
 def test_what_a_front_cannot_do(tmp_path):

@@ -190,6 +190,8 @@ class Front:
 
     def __call__(self, X: Any) -> Any:
         """Return the rows as the trees read them: an array or a table."""
+        if type(X).__module__.startswith("pyarrow"):  # of which scikit-learn takes some, and refuses most
+            X = X.to_pandas()
         return dense(self.transformer.transform(X), self.sparse_zero)
 
     def rows(self, X: Any, read: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
