@@ -114,8 +114,8 @@ def test_verbs_import_pipelines_for_the_types_of_their_rows(tmp_path):
     expected = SCALED.predict(MIXED)
     assert (scurry.early_exit(SCALED, MIXED, promise=scurry.promises.Certain()).predict(MIXED) == expected).all()
     assert 1.0 < scurry.evaluation.feature_bill(SCALED, MIXED).mean_cost <= 2.0
-    assert scurry.export.to_c(SCALED, tmp_path / "c", X_cal=MIXED).chosen.least_agreement == 1.0
+    assert scurry.export.to_c(SCALED, tmp_path / "c", X_cal=MIXED).agreement[-1] == 1.0
     both = scurry.cascade(SCALED, SCALED.predict, MIXED, promise=scurry.promises.Labels(0.05))
     assert (both.predict(MIXED) == expected).all()
-    pruned = scurry.prune(SCALED, MIXED, WHICH).best
+    pruned = scurry.Predictor.full(scurry.prune(SCALED, MIXED, WHICH).at(max_error=0.05))
     assert scurry.report.write(pruned, tmp_path / "page.html", MIXED, WHICH, model=SCALED).exists()
