@@ -201,7 +201,7 @@ class CSource:
         for flag, flags in (("column_zero", columns.zero_is_missing), ("column_category", columns.is_category)):
             if flags.any():
                 tables.add_array(flag, flags)
-        if self._has_sets:
+        if self._lowered.has_sets:
             tables.add_array("set_start", lowered.sets.start)
             tables.add_array("set_words", lowered.sets.words, "uint32_t")
         if columns.shift is not None and columns.offset is not None:
@@ -282,24 +282,20 @@ class CSource:
     def _write_next(self) -> str:
         if self._lowered.layout.is_compact:
             return self._fill(c_text.NEXT_COMPACT)
-        return self._fill(c_text.NEXT, member_test=self._fill(c_text.MEMBER_TEST) if self._has_sets else "")
+        return self._fill(c_text.NEXT, member_test=self._fill(c_text.MEMBER_TEST) if self._lowered.has_sets else "")
 
     def _write_leaf(self) -> str:
         """Return the function that finds the leaf of a tree of levels."""
         over = "x[q->column] > q->threshold"
-        if self._has_sets:
+        if self._lowered.has_sets:
             column, n = "q->column", f"{self._words['NAME']}_N_COLUMNS"
             member = f"!is_member((int32_t)x[{column} - {n}], (int32_t)q->threshold)"
             over = f"({column} >= {n} ? {member} : {over})"
         return self._fill(c_text.LEAF_OF, is_over=over)
 
-    @property
-    def _has_sets(self) -> bool:
-        return bool((self._lowered.column >= len(self._lowered.columns.feature)).any())
-
     def _write_member(self) -> str:
         """Return the function that looks for a category in a set, if a node does. Integers are never missing."""
-        if not self._has_sets:
+        if not self._lowered.has_sets:
             return ""
         words = ("", "0") if self._lowered.columns.is_integer else ("; -2 is in every set", "category == -2")
         return self._fill(c_text.MEMBER, every_set=words[0], if_negative=words[1])
