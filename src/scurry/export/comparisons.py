@@ -427,7 +427,7 @@ class ExitTables:
         return trees, codes
 
     def count_work(self, n_trees: int, n_sums: int) -> dict[str, int]:
-        """Return how often a row that evaluates so many trees does what takes time, at most; see `worst_case`."""
+        """Return how often a row that evaluates so many trees does what takes time, at most; see `c.sizes`."""
         if not self.rule.has_pieces:
             return {"bounds": n_trees + 1, "policy": self.n_policies - 1}
         return {"pieces": n_trees + 1, "piece": int(self.rule.piece_offset[n_trees + 1])}
@@ -468,7 +468,7 @@ class LeadTables:
         return trees, codes
 
     def count_work(self, n_trees: int, n_sums: int) -> dict[str, int]:
-        """Return how often a row that evaluates so many trees does what takes time, at most; see `worst_case`."""
+        """Return how often a row that evaluates so many trees does what takes time, at most; see `c.sizes`."""
         n_rounds = n_trees // self.trees_per_round + 1
         return {"round": n_trees + 1, "lead": n_rounds, "class": 2 * n_sums * n_rounds}
 
@@ -561,7 +561,7 @@ class SentinelTables:
         return np.asarray(self.base[j] + np.sign(product) * (np.abs(product) >> self.slope_shift))
 
     def count_work(self, n_trees: int, n_sums: int) -> dict[str, int]:
-        """Return how often a row that evaluates so many trees does what takes time, at most; see `worst_case`."""
+        """Return how often a row that evaluates so many trees does what takes time, at most; see `c.sizes`."""
         n_passed = int(np.searchsorted(self.trees, n_trees, side="right"))
         n_lanes = self.n_lanes - np.searchsorted(self.lane_ends, np.arange(n_trees), side="right")
         return {
@@ -609,7 +609,7 @@ class CellTables:
         return trees, codes
 
     def count_work(self, n_trees: int, n_sums: int) -> dict[str, int]:
-        """Return how often a row that evaluates so many trees does what takes time, at most; see `worst_case`."""
+        """Return how often a row that evaluates so many trees does what takes time, at most; see `c.sizes`."""
         return {"cell bounds": n_trees + 1}
 
 

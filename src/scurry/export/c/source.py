@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from scurry.errors import InputError
 from scurry.export.c import text as c_text
+from scurry.export.c.sizes import count_work, estimate_time
 from scurry.export.comparisons import CellTables, ExitTables, LeadTables, SentinelTables
 from scurry.export.lowered import Compact, Lowered
 from scurry.forest import ZERO, Forest
@@ -122,6 +123,7 @@ class CSource:
             digest=forest.digest,
             version=read_version(),
             max_tests=lowered.max_tests,
+            max_cycles=self._write_cycles(),
             names=self._write_names(),
             n_features=lowered.n_features,
             n_columns=len(columns.feature),
@@ -135,6 +137,14 @@ class CSource:
             answer_meaning="the class by the work done so far, as a number from 0" if forest.is_classifier else value,
             sums_meaning=sums_meanings.get(lowered.values.kind, "the largest wins"),
         )
+
+    def _write_cycles(self) -> str:
+        """Return the most cycles that a row can take; README.md says under which conditions."""
+        most, line = estimate_time(count_work(self._lowered)), "#define ${NAME}_MAX_CYCLES"
+        text = f"{line} {most.m4} /* of a row, at most: on a Cortex-M4, without wait states; see README.md */\n"
+        if not self._lowered.layout.float_thresholds:
+            text += f"{line}_M0 {most.m0} /* the same on a Cortex-M0 */\n"
+        return self._fill(text)
 
     def _write_constants(self) -> str:
         lowered, lines = self._lowered, []
@@ -169,6 +179,8 @@ class CSource:
                 lanes, more = f"    int32_t lanes[{stop.n_lanes}];\n", "    uint8_t sentinel; /* the next one */\n"
             case CellTables():
                 more = "    uint16_t cell;\n"
+            case LeadTables() as stop if stop.trees_per_round > 1:
+                more = "    uint16_t round, round_begins; /* the next one, and at how many trees */\n"
             case ExitTables() if self._lowered.takes_draw:
                 more = "    uint16_t policy;\n"
             case _:
@@ -316,6 +328,8 @@ class CSource:
             start = f"    {{ uint16_t k; for (k = 0; k < {stop.n_lanes}; ++k) state->lanes[k] = 0; }}\n"
             start += "    state->sentinel = 0;\n"
             lanes = "        add_lanes(state->lanes, at, tree);\n"
+        if isinstance(stop, LeadTables) and stop.trees_per_round > 1:
+            start = "    state->round = 0;\n    state->round_begins = 0;\n"
         if isinstance(stop, CellTables):
             start, next_tree = "    state->cell = 0;\n", "cell_order[state->cell][state->trees]"
             bounds = " + ".join(f"{side}[state->cell][state->trees]" for side in ("lower", "upper"))
@@ -362,7 +376,14 @@ class CSource:
                 else:
                     tables.add_array("lead", np.clip(stop.lead, -largest, largest))
                     ahead = "state->sums[first] - state->sums[second] >= lead[round]"
-                return self._fill(c_text.LEAD_TEST, per_round=stop.trees_per_round, is_ahead=ahead)
+                words = {"if_round_begins": "", "round": "state->trees", "next_round": ""}
+                if (n := stop.trees_per_round) > 1:
+                    words = {
+                        "if_round_begins": "if (state->trees == state->round_begins) ",
+                        "round": "state->round++",
+                        "next_round": f"        state->round_begins = (uint16_t)(state->round_begins + {n});\n",
+                    }
+                return self._fill(c_text.LEAD_TEST, is_ahead=ahead, **words)
             case SentinelTables() as stop:
                 return self._add_sentinels(stop)
             case CellTables() as stop:
