@@ -98,6 +98,7 @@ PyTypeObject* array_type() {
 }  // namespace
 
 nb::object make_one_row(std::size_t n_features, RowsTaken taken, RowAnswer answer) {
+  if (taken.limits.size() > n_features) throw std::invalid_argument("there are more limits than columns");
   const nb::object self = nb::cast(OneRow{array_type(), n_features, std::move(taken), std::move(answer)});
   return nb::steal(PyCFunction_New(&method, self.ptr()));
 }

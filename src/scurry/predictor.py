@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from scurry.runners.acquisition.row_walk import Terms
     from scurry.runners.acquisition.visit import Visit
 
+_LITTLE_SAVED = 0.85  # of all trees: rules and estimates take about what the others of a row would
+
 
 class Predictor:
     """A forest and the plan that runs it. Immutable, and safe to use from several threads.
@@ -66,10 +68,23 @@ class Predictor:
         self.forest, self.plan = forest, plan
 
     @classmethod
-    def full(cls, forest: Forest) -> Self:
-        """Return a predictor that evaluates every tree."""
+    def full(
+        cls, forest: Forest, certificate: Certificate | None = None, feature_costs: FeatureCosts | None = None
+    ) -> Self:
+        """Return a predictor that evaluates every tree.
+
+        Parameters
+        ----------
+        forest : Forest
+        certificate, feature_costs
+            As of `scurry.Plan`.
+
+        Returns
+        -------
+        Predictor
+        """
         check_instance("forest", forest, Forest, hint="; import a model with scurry.from_model(model)")
-        return cls(forest, Plan.full(forest))
+        return cls(forest, Plan.full(forest, certificate, feature_costs))
 
     @classmethod
     def from_rule(cls, forest: Forest, rule: Any, *, shuffle: str = "fixed", random_state: RandomState = None) -> Self:
@@ -617,7 +632,7 @@ class Summary:
         about = {"method": plan.method} if plan.certificate is None else plan.certificate.lines()
         front = {} if forest.front is None else {"front": forest.front.describe()}
         wrapper = {} if forest.wrapper is None else {"wrapper": forest.wrapper.describe()}
-        self.lines = {"forest": repr(forest)} | front | wrapper | about | plan.describe_saving(forest)
+        self.lines = {"forest": repr(forest)} | front | wrapper | about | _describe_saving(forest, plan)
 
     def __str__(self) -> str:
         return align(self.lines)
@@ -626,6 +641,17 @@ class Summary:
         return text in str(self)
 
     __repr__ = __str__
+
+
+def _describe_saving(forest: Forest, plan: Plan) -> dict[str, str]:
+    """Return a line that says so where rows evaluate nearly all trees; else nothing."""
+    trees = None if plan.certificate is None else getattr(plan.certificate.measured, "mean_trees", None)
+    if trees is None or not plan.exits_early or trees < _LITTLE_SAVED * forest.n_trees:
+        return {}
+    return {
+        "little is saved": "stopping takes time too, so all trees (Predictor.full(forest)) may be as fast, and "
+        "their answers are the model's own; a promise of more saves more"
+    }
 
 
 def load(path: str | PathLike[str], *, trusted: Sequence[str] = ()) -> Forest | Predictor:

@@ -287,7 +287,7 @@ def entries() -> tuple[Entry, ...]:
         "promises.Values": (s.promises.Values, {"max_error": 0.1, "max_share": 0.05}),
         "promises.LabelsPerClass": (s.promises.LabelsPerClass, {"rates": {"no": 0.01, "yes": 0.1}}),
         "promises.Recall": (s.promises.Recall, {"label": "yes", "max_loss": 0.05, "max_changed": 0.01}),
-        "promises.Accuracy": (s.promises.Accuracy, {"max_loss": 0.01, "costs": [[0.0, 1.0], [2.0, 0.0]]}),
+        "promises.Accuracy": (s.promises.Accuracy, {"max_loss": 0.01, "error_costs": [[0.0, 1.0], [2.0, 0.0]]}),
         "promises.TopK": (s.promises.TopK, {"k": 3, "max_changed": 0.01}),
         "promises.Certificate.from_json": (s.promises.Certificate.from_json, {"data": fast.certificate.to_json()}),
         "growing.BudgetedForestClassifier": (partial(fit, s.growing.BudgetedForestClassifier), dict(grown)),

@@ -198,6 +198,11 @@ class ForestFields:
         """Number of rounds. A round evaluates one tree, or one per output (or several) where each serves one output."""
         return self.n_trees // self.trees_per_round
 
+    def trees_of(self, rounds: NDArray[np.integer]) -> NDArray[np.int32]:
+        """Return an order of all rounds, or of all trees, as an order of trees; shape (n_trees,)."""
+        size = self.n_trees // len(rounds)
+        return (rounds[:, None] * size + np.arange(size)).ravel().astype(np.int32)
+
     @property
     def score_divisor(self) -> int:
         """What a row's sums are divided by to give its scores: the trees behind each output, 1 where they are added."""

@@ -23,14 +23,10 @@ from scurry.checks import check_instance
 from scurry.errors import InputError, require_extra
 from scurry.forest.combinations import Combinations
 from scurry.forest.front import NA_REFUSED, NA_UNKNOWN, RawRows
+from scurry.forest.precisions import arrow_types, describe_refusal, suggest_types, type_name, with_nulls
 from scurry.forest.structure import ForestFields
 
 _MAX_LAYOUTS = 16  # kept per forest; a service has one or two
-_DTYPES = {"e": np.dtype("f2"), "f": np.dtype("f4"), "g": np.dtype("f8"), "b": np.dtype(bool)} | {
-    letter: np.dtype(name)
-    for letter, name in zip("cCsSiIlL", ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"), strict=True)
-}
-"""Types of numbers by Arrow's names."""
 _MISSING_BYTE = 255  # of rows that are bytes: a missing value, or no category
 _CODES_INSTEAD = "Codes of categories belong into a numpy array"
 _NO_CODES = "This model takes values of categories, not codes: pass a table, or an array of dtype object"
@@ -127,6 +123,7 @@ class TableReader:
         self._categories = dict(forest.categories)
         self._raw = RawRows() if forest.raw_rows is None else forest.raw_rows
         self._known_only = np.array(self._raw.known_only, np.int64)
+        self._rules = self._raw.rules(at for at in range(forest.n_given) if at not in forest.categories)
         self._refuses_na = [feature for feature, code in self._raw.na_codes.items() if code == NA_REFUSED]
         self.recipes = [self._recipe(feature) for feature in range(self._n_features)]
         # Only ever replaced as a whole or by single operations of a dict, so that threads need no lock.
@@ -171,7 +168,24 @@ class TableReader:
         """Return columns of numbers or objects, one for each feature, as a matrix; with `codes`, numbers are codes."""
         rows = self._empty(len(columns[0]) if columns else 0)
         self._check(_core.read_columns(columns, self.recipes, rows, codes=codes))
-        return self._known(rows)
+        return self._check_categories(rows)
+
+    def check_types(self, types: Sequence[str], library: str) -> None:
+        """Raise if a pipeline computes with columns of these types in another way than this forest.
+
+        Parameters
+        ----------
+        types : sequence of str
+            One for each feature, as `type_name` has it.
+        library : str
+            The one whose table they are from; "numpy" for an array.
+        """
+        if not all(block.takes(types, library) for block in self._rules):
+            raise InputError(describe_refusal(self._rules, types, self._titles, library), argument="X")
+
+    def suggest_types(self) -> list[str]:
+        """Return types of numpy, one for each feature, that columns of numbers may have."""
+        return suggest_types(self._rules, [self._input_dtype] * self._n_features)
 
     def read_value(self, feature: int, given: Any) -> float:
         """Return one value of a feature as the forest compares it."""
@@ -234,12 +248,15 @@ class TableReader:
         if expected is not None:
             held = table.kinds
             self._compare(expected, [held[at] for at in order])
-        if self._raw.dtype is not None:
-            formats = table.formats
-            for feature, at in enumerate(order.tolist()):
-                self._refuse_dtype(feature, _DTYPES.get(formats[at]))
+        types, library, nulls_matter = [], type(X).__module__.split(".")[0], False
+        if self._rules:
+            formats = arrow_types(table.formats)
+            types = [formats[at] for at in order]
+            self.check_types(types, library)
+            # Integers with missing values are floats in pandas, and so for scikit-learn.
+            nulls_matter = not all(block.takes([with_nulls(name) for name in types], library) for block in self._rules)
         self._refuse_rounded(range(self._n_features))
-        if ranks is not None:
+        if ranks is not None and not nulls_matter:
             rows = self._empty(table.n_rows, ranks)
             failure = table.read(order, self.recipes, rows, ranks=ranks)
             if failure is None and not self._has_unknown(rows):
@@ -253,7 +270,11 @@ class TableReader:
             self._check(None if failure is None else (feature, *failure[1:]))
             order[feature] = -1  # done
         self._check(failure)
-        return self._known(rows)
+        if nulls_matter:
+            for feature in np.flatnonzero(np.isnan(rows).any(axis=0)).tolist():
+                types[feature] = types[feature] if feature in self._categories else with_nulls(types[feature])
+            self.check_types(types, library)
+        return self._check_categories(rows)
 
     def _read_pandas(self, frame: Any, expected: tuple[str, ...] | None, ranks: _core.ByteRanks | None) -> NDArray[Any]:
         layout, columns = self._layout_of(self._names_of(frame.columns), _arrays_of(frame))
@@ -268,7 +289,7 @@ class TableReader:
         self._check(failure)
         if ranks is not None and self._has_unknown(rows):
             return self._read_pandas(frame, expected, None)  # the message names the row
-        return rows if ranks is not None else self._known(rows)
+        return rows if ranks is not None else self._check_categories(rows)
 
     def _names_of(self, index: Any) -> tuple[Any, ...]:
         """Return the names in an Index of pandas, which rows taken from one frame share."""
@@ -289,6 +310,8 @@ class TableReader:
         columns = [arrays[at] for at in order]
         self._refuse_rounded(range(self._n_features))
         readers = [self._column_reader(feature, column) for feature, column in enumerate(columns)]
+        if self._rules:
+            self.check_types([type_name(column.dtype) for column in columns], "pandas")
         layout = _Layout(
             order,
             [weakref.ref(column.dtype) if _is_categorical(column) else column.dtype for column in columns],
@@ -307,7 +330,6 @@ class TableReader:
                 self._check((feature, "no list", None))
             kind = _kind_of(column.dtype.categories.array)
             return _codes_of(column), self._translate(feature, column.dtype), kind
-        self._refuse_dtype(feature, getattr(column.dtype, "numpy_dtype", column.dtype))
         kind = _kind_of(column)
         if feature in self._raw.na_codes and kind == "text" and _has_na(column.dtype):
             recipe = self._recipe(feature, null_is_na=True)
@@ -347,15 +369,11 @@ class TableReader:
                     "scikit-learn rounds in some tables and not in others; train on texts instead"
                 )
 
-    def _refuse_dtype(self, feature: int, dtype: Any) -> None:
-        if feature not in self._categories and isinstance(dtype, np.dtype):
-            self._raw.refuse(dtype, f"column {self._titles[feature]!r}")
-
     def _has_unknown(self, rows: NDArray[Any]) -> bool:
         """Return whether rows that are bytes hold unknown categories where the encoder of a pipeline refuses them."""
         return any(rows[:, feature].max(initial=0) == _MISSING_BYTE for feature in self._raw.known_only)
 
-    def _known(self, rows: NDArray[Any]) -> NDArray[Any]:
+    def _check_categories(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Return the rows, after refusing unknown categories where the encoder of a pipeline does."""
         for feature in self._refuses_na:
             refused = rows[:, feature] == NA_REFUSED
@@ -498,7 +516,7 @@ def _source_of(column: Any) -> Callable[[Any], Any]:
         return _itself if plain or column.dtype.kind == "O" else _plain
     if type(column).__name__ in ("ArrowStringArray", "ArrowExtensionArray"):
         return _arrow_of
-    return _unmasked if hasattr(column, "_mask") else _plain
+    return _read_nullable if hasattr(column, "_mask") else _plain
 
 
 def _itself(column: Any) -> Any:
@@ -510,7 +528,7 @@ def _arrow_of(column: Any) -> Any:
     return _core.ArrowTable(arrow.__arrow_c_stream__()) if hasattr(arrow, "__arrow_c_stream__") else _plain(column)
 
 
-def _unmasked(column: Any) -> NDArray[Any]:
+def _read_nullable(column: Any) -> NDArray[Any]:
     """Return a nullable column as numbers: floats where some are missing."""
     if column.isna().any():
         floats: NDArray[Any] = column.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -556,7 +574,8 @@ class Encoder:
 
     def __init__(self, forest: ForestFields, X: Any) -> None:
         check_instance("forest", forest, ForestFields, hint="; import a model with scurry.from_model(model)")
-        self._reader, self._coded = reader_of(forest), forest.encode_numbers
+        self._reader = reader_of(forest)
+        self._coded = forest.is_encoded if forest.front is None else forest.encode_numbers
         self._combinations = forest.front if isinstance(forest.front, Combinations) else None
         kinds = self._reader.kinds(X)
         if kinds is None:

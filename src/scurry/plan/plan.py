@@ -661,9 +661,6 @@ def readout_weights(forest: Forest, readout: str) -> NDArray[np.float64]:
     return np.where(forest.is_leaf, 1.0, ((forest.node_depth + 1) / height) ** 2)
 
 
-_LITTLE_SAVED = 0.85  # of all trees: rules and estimates take about what the others of a row would
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ScoreMap:
     """How the full model's score is estimated for a row that stopped early.
@@ -744,15 +741,6 @@ class Plan:
         order = np.arange(forest.n_trees, dtype=np.int32)
         return cls(order=order, certificate=certificate, feature_costs=feature_costs)
 
-    @classmethod
-    def by_rounds(
-        cls, forest: Forest, rounds: NDArray[np.integer], stop: StopRule, certificate: Certificate | None
-    ) -> Self:
-        """Return the plan that evaluates rounds of trees in an order; a round may be a single tree."""
-        size = forest.n_trees // len(rounds)
-        order = (rounds[:, None] * size + np.arange(size)).ravel().astype(np.int32)
-        return cls(order=order, stop=stop, certificate=certificate)
-
     @property
     def by_step(self) -> bool:
         """Whether rows may stop after any step; `order` then names the tree of each step."""
@@ -786,16 +774,6 @@ class Plan:
     def method(self) -> str:
         """The name of the method that made the plan."""
         return "full" if self.certificate is None else self.certificate.method
-
-    def describe_saving(self, forest: Forest) -> dict[str, str]:
-        """Return a line of a summary that says so where rows evaluate nearly all trees; else nothing."""
-        trees = None if self.certificate is None else getattr(self.certificate.measured, "mean_trees", None)
-        if trees is None or not self.exits_early or trees < _LITTLE_SAVED * forest.n_trees:
-            return {}
-        return {
-            "little is saved": "stopping takes time too, so all trees (Predictor.full(forest)) may be as fast, and "
-            "their answers are the model's own; a promise of more saves more"
-        }
 
     def check(self, forest: Forest) -> None:
         """Raise an error unless this plan can run `forest`."""
@@ -840,7 +818,7 @@ class Plan:
             return header, arrays
         facts = header["facts"]
         kept = {name: value for name, value in facts["rows"].items() if name != "quantiles"}
-        return header | {"facts": facts | {"rows": kept}}, arrays | {"row_quantiles": self.certificate.rows.packed()}
+        return header | {"facts": facts | {"rows": kept}}, arrays | {"row_quantiles": self.certificate.rows.pack()}
 
     @classmethod
     def from_container(cls, container: Container) -> Self:

@@ -59,7 +59,8 @@ def plan_of(
     if isinstance(rule, WeightedVoteRule):
         return _weighted_plan(forest, rule, rng)
     _check_score_rule(forest, rule)
-    return Plan.by_rounds(forest, rule.order, rule.stop_rule(score_step(forest)), _score_certificate(rule))
+    stop = rule.stop_rule(score_step(forest))
+    return Plan(order=forest.trees_of(rule.order), stop=stop, certificate=_score_certificate(rule))
 
 
 def _vote_plan(forest: Forest, rule: VotingRule, shuffle: str, rng: np.random.Generator) -> Plan:

@@ -15,7 +15,6 @@ from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest, as_rows
 from scurry.forest.files.storage import container_bytes
 from scurry.formatting import format_bytes
-from scurry.plan import Plan
 from scurry.predictor import Predictor, read_forest
 from scurry.promises import (
     Accuracy,
@@ -265,7 +264,7 @@ class _Search:
 
     def _make(self, at: int, path: list[_Candidate], limit: int | None) -> Predictor:
         chosen = self.candidates[at]
-        return Predictor(chosen.forest, Plan.full(chosen.forest, self._certificate(chosen, path, limit)))
+        return Predictor.full(chosen.forest, self._certificate(chosen, path, limit))
 
     @cached_property
     def _full_bytes(self) -> int:

@@ -433,7 +433,7 @@ def test_staggered_thresholds_pass_a_vote_one_after_another():
     decisions = votes.sum(axis=1) >= 0
     first = qwyc(votes, max_disagreement=0.02, order="natural")
     family = Family(first, np.linspace(0, 1.9 / first.spread, 30))
-    plain, staggered = (one.answers(votes, decisions) for one in (family, family.staggered(2.0)))
+    plain, staggered = (one.answers(votes, decisions) for one in (family, family.stagger(2.0)))
     np.testing.assert_array_equal(staggered[-1], plain[-1])  # as fitted: no whole vote lies in between
     assert len(np.unique(plain, axis=0)) == 2
     assert len(np.unique(staggered, axis=0)) > 5

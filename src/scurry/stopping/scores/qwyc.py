@@ -315,7 +315,7 @@ class Family:
         others = [fit.widening_answers(scores, zero, decisions, n_classes).T for fit in self.bolder]
         return np.concatenate([widened, *others])
 
-    def staggered(self, unit: float) -> Family:
+    def stagger(self, unit: float) -> Family:
         """Return the family with the thresholds of its first rule moved inwards, each by another part of `unit`.
 
         Sums of votes are whole numbers of votes. Equal shifts of all thresholds then pass whole votes together, and
@@ -334,7 +334,7 @@ class Family:
         >>> votes = np.where(rng.random((400, 15)) < rng.random((400, 1)), 1.0, -1.0)
         >>> family = Family(qwyc(votes, max_disagreement=0.02, order="natural"), np.linspace(0, 0.2, 20))
         >>> yes = votes.sum(axis=1) >= 0  # the two families have so many different rules:
-        >>> [len(np.unique(one.answers(votes, yes), axis=0)) for one in (family, family.staggered(2.0))]
+        >>> [len(np.unique(one.answers(votes, yes), axis=0)) for one in (family, family.stagger(2.0))]
         [2, 11]
         """
         first = self.first

@@ -179,7 +179,9 @@ class ScoreSearch:
             held_out=calibration.sample if tests.all() else calibration.sample.where(tests),
             tests=tests,
             score_rows=forest.tree_scores,
-            make_plan=lambda fit, certificate: Plan.by_rounds(forest, fit.order, fit.stop_rule(step), certificate),
+            make_plan=lambda fit, certificate: Plan(
+                order=forest.trees_of(fit.order), stop=fit.stop_rule(step), certificate=certificate
+            ),
         )
 
     @classmethod
@@ -283,7 +285,7 @@ class ScoreSearch:
         first = self.fit(method, share * allowed)
         family = Family(first, _AMOUNTS, self.bolder_fits(method, allowed, first, bolder))
         if isinstance(first, MarginFit) and self.calibration.forest.aggregation != "sum":
-            return family.staggered(float(np.ptp(self.scores)))
+            return family.stagger(float(np.ptp(self.scores)))
         return family
 
     def bolder_fits(self, method: str, allowed: float, first: ScoreFit, shares: Sequence[float]) -> list[ScoreFit]:
