@@ -60,21 +60,18 @@ _COSTS: dict[str, Cost] = {
     "row": Cost(61, 175, 105),
     "run": Cost(13, 27, 32),
     "sentinel": Cost(25, 45, 60),
+    "set": Cost(12, 21, 30),
     "step, code": Cost(5, 9, 12),
     "step, compact": Cost(23, 36, 51),
     "step, float": Cost(20, 32, 0),
-    "step, float sets": Cost(30, 53, 0),
     "step, integer": Cost(18, 28, 36),
-    "step, integer sets": Cost(27, 46, 56),
     "sum": Cost(9, 15, 15),
     "switch": Cost(15, 17, 21),
     "test, compact": Cost(17, 28, 47),
     "test, float": Cost(14, 24, 0),
     "test, float levels": Cost(16, 24, 0),
-    "test, float sets": Cost(26, 43, 0),
     "test, integer": Cost(10, 19, 20),
     "test, integer levels": Cost(11, 18, 27),
-    "test, integer sets": Cost(22, 39, 50),
     "tree": Cost(30, 52, 68),
 }
 """By the things that `count_work` counts. Those of floats take functions of a library on a Cortex-M0: 0 here."""
@@ -171,14 +168,17 @@ def count_work(lowered: Lowered, n_trees: int | None = None, n_tests: int | None
     work = Counter({"row": 1, "tree": n_trees, "class": values.n_sums, "sum": n_trees * values.codes.shape[1]})
     if not lowered.columns.is_integer:
         work["column, float" if layout.float_thresholds else "column, bits"] = len(lowered.columns.feature)
+    what, n_steps = "step, code", len(lowered.order)
     if layout.if_else:
-        work["step, code"] = len(lowered.order)
         work["run"] = len(lowered.runs)
         work["switch"] = sum(before > 0 for _, before, _ in lowered.runs)
     elif lowered.is_anytime:
-        work[f"step, {_name_test(lowered)}"] = len(lowered.order)
+        what = f"step, {_name_test(lowered)}"
     else:
-        work[f"test, {_name_test(lowered)}"] = lowered.max_tests if n_tests is None else n_tests
+        what, n_steps = f"test, {_name_test(lowered)}", lowered.max_tests if n_tests is None else n_tests
+    work[what] = n_steps
+    if lowered.has_sets:  # each of them may look for a category
+        work["set"] = n_steps
     if values.stop is not None:
         work.update(values.stop.count_work(n_trees, values.n_sums))
     return work
@@ -188,5 +188,4 @@ def _name_test(lowered: Lowered) -> str:
     """Return which code tests a node."""
     words = ["float" if lowered.layout.float_thresholds else "compact" if lowered.layout.is_compact else "integer"]
     words += ["levels"] if lowered.levels is not None else []
-    words += ["sets"] if lowered.has_sets else []
     return " ".join(words)
