@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from scurry.export import replay
+from scurry.export.comparisons import CellTables
 from scurry.export.lowered import Lowered
 from support.emulator import ARM, Board
 
@@ -94,3 +96,15 @@ def trace(
     taken = cycles[at, is_taken.astype(int)]
     n = np.bincount(row[chosen], minlength=len(rows))
     return n, np.bincount(row[chosen], taken[chosen], minlength=len(rows)).astype(np.int64)
+
+
+def count_tests(lowered: Lowered, rows: np.ndarray, trees: np.ndarray) -> np.ndarray:
+    """Return the node tests that each row takes in the first trees that it evaluates, and in a router."""
+    depth = lowered.level[replay.find_leaves(lowered, rows)]
+    order, n_tests = np.tile(lowered.order, (len(rows), 1)), np.zeros(len(rows), np.int64)
+    if isinstance(lowered.values.stop, CellTables):
+        cells = replay.find_cells(lowered, rows)
+        order = lowered.values.stop.order[cells]
+        n_tests += lowered.level[lowered.n_nodes - lowered.n_cells + cells]
+    is_evaluated = np.arange(lowered.n_trees) < trees[:, None]
+    return n_tests + np.where(is_evaluated, np.take_along_axis(depth, order, axis=1), 0).sum(axis=1)
