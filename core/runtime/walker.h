@@ -34,7 +34,7 @@ struct Scratch {
 
 class Walker {
  public:
-  Walker(const ForestView& forest, Leaves leaves);
+  Walker(const ForestView& forest, const Leaves& leaves);
   // Of trees that are not symmetric; of those, store() writes the parts. What slices trees is made of them again, because
   // it is not the same on every machine.
   Walker(const ForestView& forest, const EngineParts& parts, PayloadRange payloads);
@@ -124,7 +124,7 @@ class Walker {
 
  private:
   struct Lowered {
-    Lowered(const ForestView& forest, Leaves leaves);
+    Lowered(const ForestView& forest, const Leaves& leaves);
     Lowered(const ForestView& forest, const EngineParts& parts, PayloadRange payloads);
     Lowered(const Lowered&) = delete;  // narrow and wide point into trees
     void begin_walks();
