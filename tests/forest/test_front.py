@@ -67,12 +67,12 @@ def test_unknown_categories_are_found_in_the_columns_that_refuse_them(dtype):
     table = pd.DataFrame([["Oslo", "Paris", "Rome"]] * 6, columns=names)  # an unknown one is no mistake in b
     assert forest.predict(table).tolist() == forest.predict(table[:1]).tolist() * 6
     table.loc[4, "c"] = "Bern"
-    with pytest.raises(InputError, match="'c'.*in row 4"):
+    with pytest.raises(InputError, match=r"'c'.*in row 4"):
         forest.predict(table)
     table.loc[5, "a"] = "Bern"
-    with pytest.raises(InputError, match="'a'.*in row 5"):
+    with pytest.raises(InputError, match=r"'a'.*in row 5"):
         forest.predict(table)
-    with pytest.raises(InputError, match="'a'.*in row 0"):
+    with pytest.raises(InputError, match=r"'a'.*in row 0"):
         forest.predict(table[5:])
 
 

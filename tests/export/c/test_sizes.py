@@ -1,5 +1,6 @@
 """What a model takes of a microcontroller. `make embedded` compares it with compiled firmware."""
 
+import itertools
 import re
 
 import numpy as np
@@ -57,7 +58,7 @@ def test_the_longest_row_is_that_of_all_trees_and_tests(kind, tmp_path):
         assert f"{most.m4:,}" in (tmp_path / "README.md").read_text()
         if not lowered.is_anytime:
             shorter = [estimate_time(count_work(lowered, n, sizes.max_tests * n // 9)) for n in range(10)]
-            assert all(one < other for one, other in zip(shorter[:-1], shorter[1:], strict=True))
+            assert all(one < other for one, other in itertools.pairwise(shorter))
             assert all(np.less_equal(shorter[-1], most))
     assert n_layouts >= 3
 

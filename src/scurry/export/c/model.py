@@ -550,9 +550,9 @@ def make_readme(name: str, chosen: Candidate, pred: Predictor) -> str:
         f"| cycles of a row, at most | {sizes.max_cycles:,} |",
         *([f"| the same on a Cortex-M0 | {sizes.max_cycles_m0:,} |"] if sizes.max_cycles_m0 is not None else []),
         "",
-        "Cycles are those of the slowest row, from its first call to its answer, on a Cortex-M4 unless it says otherwise: "
-        "estimated from above for code that GCC 12 makes at -O2, in memory without wait states. Another compiler makes "
-        "other code, and each wait of the flash adds to every instruction.",
+        "Cycles are those of the slowest row, from its first call to its answer, on a Cortex-M4 unless it says "
+        "otherwise: estimated from above for code that GCC 12 makes at -O2, in memory without wait states. Another "
+        "compiler makes other code, and each wait of the flash adds to every instruction.",
         "",
         *_describe_agreement(chosen, "the compressed forest's" if _compression(pred) else "the source's"),
         *_describe_compression(pred),

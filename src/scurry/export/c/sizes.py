@@ -4,10 +4,10 @@ Bytes of tables are exact. Code is estimated from what ``arm-none-eabi-gcc -O2``
 up.
 
 Time is that of the slowest row that there can be. How often it does each thing (`count_work`) follows from the tables.
-What a thing takes was measured on traces of compiled models: instructions that GCC 12 makes at -O2, and their cycles with
-memory that has no wait states, each instruction at the most that ARM's manuals say (a taken branch refills the pipeline of
-a Cortex-M4 in 3 cycles, a Cortex-M0 multiplies in 32). ``make embedded`` compares all of it with compiled firmware, and
-the time of each row with what its own counts say.
+What a thing takes was measured on traces of compiled models: instructions that GCC 12 makes at -O2, and their cycles
+with memory that has no wait states, each instruction at the most that ARM's manuals say (a taken branch refills the
+pipeline of a Cortex-M4 in 3 cycles, a Cortex-M0 multiplies in 32). So it is an estimate from above, no proof. ``make
+embedded`` compares all of it with compiled firmware, and the time of each row with what its own counts say.
 """
 
 from __future__ import annotations
