@@ -176,7 +176,7 @@ def test_no_row_takes_more_cycles_than_what_it_does_costs(core: Core, kind: str,
         instructions, cycles = trace(core, tmp_path, lowered, rows, name_answer(pred.forest))
         price = np.array([(price.instructions, price.m4 if core is M4 else price.m0) for price in prices])
         assert (cycles <= price[:, 1]).all()
-        assert (cycles > 0.5 * price[:, 1]).all()
+        assert (cycles / price[:, 1]).max() > 0.5  # short rows may skip most of a test that stops them
         assert core is M0 or (instructions <= price[:, 0]).all()
         assert price[:, 1].max() <= (export.sizes.max_cycles if core is M4 else export.sizes.max_cycles_m0)
     assert n_layouts >= 2
