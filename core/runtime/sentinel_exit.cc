@@ -175,7 +175,7 @@ Leaves SentinelExit::make_leaves(const ForestView& forest, std::span<const std::
 
 std::size_t SentinelExit::rows_at_once() const {
   if (sliced_lanes_) return 4 * kMaxRows;
-  // Slicing (sliced.h) wants many too: 512 rows take as long as one.
+  // Slicing (sliced.h) wants many too: hundreds of rows take as long as one.
   const bool is_large = walker_.bytes() / plan_.size() >= kLargeTree;
   const std::size_t factor = is_large ? 8 : walker_.has_ranks() ? 4 : 1;
   const std::size_t fitting = factor * kLeafBytes / sizeof(std::uint32_t) / plan_.size() / kChunk * kChunk;
