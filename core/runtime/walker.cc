@@ -211,8 +211,8 @@ std::size_t Walker::block_rows(std::size_t row_bytes) const {
 // Slices want many rows, and ranks are all that is kept of them.
 std::size_t Walker::ranked_block_rows(std::size_t row_bytes) const {
   constexpr std::size_t kMinRows = kMostSliceChunks * kChunk, kMaxRows = 4096;
-  const std::size_t fitting = second_cache() / 4 / (ranked_for_all()->size() + row_bytes) / kMinRows * kMinRows;
-  return std::clamp(fitting, kMinRows, kMaxRows);
+  const std::size_t all_bytes = std::max<std::size_t>(ranked_for_all()->size() + row_bytes, 1);  // leaves need no ranks
+  return std::clamp(second_cache() / 4 / all_bytes / kMinRows * kMinRows, kMinRows, kMaxRows);
 }
 
 double Walker::cost_of_tree(std::size_t n) const {

@@ -32,6 +32,12 @@ struct Scratch {
   static Scratch& of_this_thread();
 };
 
+// The size of at most max_rows rows of which n_rows are made with no more ranges than needed, and all about as large.
+inline std::size_t even_range(std::size_t n_rows, std::size_t max_rows) {
+  const std::size_t n_ranges = std::max<std::size_t>((n_rows + max_rows - 1) / max_rows, 1);
+  return round_up((n_rows + n_ranges - 1) / n_ranges, kChunk);
+}
+
 // Calls work(first, n) for ranges of at most max_rows rows, on several threads. An exception in any thread is rethrown.
 template <class Work>
 void for_each_range(std::size_t n_rows, std::size_t max_rows, std::size_t n_threads, Work work) {
@@ -135,13 +141,14 @@ class Walker {
   // exception in any thread is rethrown.
   template <class Work>
   void for_each_block(std::size_t n_rows, std::size_t n_threads, std::size_t row_bytes, Work work) const {
-    for_each_range(n_rows, block_rows(row_bytes), n_threads, work);
+    // A short block would fetch the nodes of large trees for few rows.
+    for_each_range(n_rows, even_range(n_rows, block_rows(row_bytes)), n_threads, work);
   }
   // The same for blocks that load_for_all() makes.
   template <class Work>
   void for_each_block_for_all(std::size_t n_rows, std::size_t n_threads, std::size_t row_bytes, Work work) const {
-    for_each_range(n_rows, ranked_for_all() != nullptr ? ranked_block_rows(row_bytes) : block_rows(row_bytes), n_threads,
-                   work);
+    if (ranked_for_all() == nullptr) return for_each_block(n_rows, n_threads, row_bytes, work);
+    for_each_range(n_rows, ranked_block_rows(row_bytes), n_threads, work);
   }
 
  private:
