@@ -207,7 +207,7 @@ def _costs() -> NDArray[np.float64]:
 
 
 def _promise_costs(cell: Cell, pool: Pool) -> promises.Promise:
-    return promises.Accuracy(cell.ask[0], costs=_costs(), confidence=CONFIDENCE)
+    return promises.Accuracy(cell.ask[0], error_costs=_costs(), confidence=CONFIDENCE)
 
 
 def _judge_costs(cell: Cell, pool: Pool, labels: NDArray[Any]) -> float:

@@ -70,7 +70,7 @@ PROMISES: dict[str, Callable[[], Promise]] = {
     "labels per class": lambda: LabelsPerClass({"<=50K": 0.005, ">50K": 0.02}),
     "recall": lambda: Recall(">50K", 0.02, 0.01),
     "accuracy": lambda: Accuracy(0.005),
-    "mean cost": lambda: Accuracy(0.02, costs=[[0, 1], [3, 0]]),
+    "mean cost": lambda: Accuracy(0.02, error_costs=[[0, 1], [3, 0]]),
     "values": lambda: Values(0.05, 0.05, of="probability"),
     "top-k": lambda: TopK(5, 0.05),
 }

@@ -64,7 +64,17 @@ def test_a_share_of_some_is_neither_none_nor_all(share):
 
 
 @pytest.mark.parametrize(
-    ("count", "shown"), [(0, "0 bytes"), (999, "999 bytes"), (1000, "1.0 kB"), (2_500_000, "2.5 MB"), (3e9, "3.0 GB")]
+    ("count", "shown"),
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (999, "999 bytes"),
+        (1000, "1.0 kB"),
+        (2_500_000, "2.5 MB"),
+        (3e9, "3.0 GB"),
+        (1.5e15, "1,500.0 TB"),
+        (2e18, "2.0e+06 TB"),
+    ],
 )
 def test_bytes(count, shown):
     assert format_bytes(count) == shown

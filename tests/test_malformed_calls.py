@@ -18,7 +18,7 @@ NOT_CALLED = {
     "BudgetMeasurement", "RankMeasurement", "Offer", "Offers", "App", "create_app", "serve",
     "AbortFlag", "PruningPath", "PruningProblem", "PrunedPoint", "FeatureCosts", "StepOrder", "Export", "Verification",
     "Certificate", "ExitMeasurement", "StepMeasurement", "ValueMeasurement", "RowSummary", "Promise", "Dataset",
-    "cache_folder", "names", "SizeMeasurement", "SizePoint", "CompressionDisplay",
+    "cache_folder", "names", "SizeMeasurement", "SizePoint", "CompressionDisplay", "Audit", "AuditPart",
     "Report", "FeatureBill", "ExactOptimum", "FanFit", "FanRule", "LeadRule", "LeaderFit", "MarginFit", "MarginRule",
     "OrderFit", "PluralityRule", "ScoreFit", "ScoreRule", "VoteFit", "VotePolicy", "VotePromise", "VoteRule", "METHODS",
     "AnytimeDisplay", "FeatureUsageDisplay", "PruningPathDisplay", "verify", "distributed.anytime",

@@ -13,7 +13,7 @@ import scurry
 from scurry import AbortFlag, Plan, Predictor
 from scurry.errors import FormatError, InputError
 from scurry.plan import ExitRule, LeaderRule, StepRule
-from scurry.promises import Certificate, Labels
+from scurry.promises import Certificate, ExitMeasurement, Labels
 from scurry.runners.acquisition.ledger import Ledger
 from support.strategies import complete_forest
 
@@ -259,3 +259,15 @@ def test_a_process_forked_while_a_thread_lowers_the_forest_predicts(monkeypatch)
     done.set()
     thread.join()
     assert status == 0
+
+
+@pytest.mark.parametrize(("mean_trees", "is_said"), [(1.0, False), (1.9, True)])
+def test_it_is_said_where_little_is_saved(mean_trees, is_said):
+    forest = complete_forest(2, 1, 1, 2)
+    measured = ExitMeasurement(changed=0.0, mean_trees=mean_trees)
+    stop = ExitRule(
+        kind="votes", weights=np.ones(1), lower=-np.ones((1, 3), np.int32), upper=np.full((1, 3), 9, np.int32)
+    )
+    plan = Plan(order=np.arange(2, dtype=np.int32), stop=stop, certificate=Certificate(method="x", measured=measured))
+    assert ("little is saved" in Predictor(forest, plan).summary()) == is_said
+    assert "little is saved" not in Predictor.full(forest).summary()

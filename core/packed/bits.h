@@ -1,6 +1,7 @@
 // Numbers of a few bits each, one after another and the lowest bit first, as packed files hold them.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -41,7 +42,7 @@ class Bits {
  public:
   Bits() = default;
   Bits(const char* name, std::span<const std::uint8_t> bytes, std::size_t n, unsigned width)
-      : bytes_(bytes), width_(width) {
+      : bytes_(bytes), n_(n), width_(width) {
     const std::size_t n_bits = n * width;
     if (width < 1 || width > 32 || bytes.size() != bytes_for(n, width)) {
       throw std::invalid_argument(std::string(name) + " has " + std::to_string(bytes.size()) + " bytes, not those of " +
@@ -50,15 +51,50 @@ class Bits {
     if (n_bits % 8 != 0 && bytes.back() >> (n_bits % 8) != 0) {
       throw std::invalid_argument(std::string(name) + " has bits after its last number");
     }
+    mask_ = 0xFFFFFFFFu >> (32 - width);
   }
 
-  std::uint32_t operator[](std::size_t i) const {
-    return static_cast<std::uint32_t>(word_at(bytes_, i * width_)) & (0xFFFFFFFFu >> (32 - width_));
+  std::uint32_t operator[](std::size_t i) const { return at<false>(i); }
+  // Whether at<true>() may be called for a number and all before it: the 8 bytes that it reads are there.
+  bool is_within(std::size_t i) const { return i * width_ / 8 + 8 <= bytes_.size(); }
+  template <bool kIsWithin>
+  std::uint32_t at(std::size_t i) const {
+    const std::size_t bit = i * width_;
+    std::uint64_t word;
+    if constexpr (kIsWithin) {
+      std::memcpy(&word, bytes_.data() + bit / 8, 8);
+      word >>= bit % 8;
+    } else {
+      word = word_at(bytes_, bit);
+    }
+    return static_cast<std::uint32_t>(word) & mask_;
+  }
+  // Whether all numbers are below a limit.
+  bool are_below(std::uint64_t limit) const {
+    if (limit > mask_) return true;
+    std::uint32_t largest = 0;
+    std::size_t i = 0;
+    for (; i < n_ && is_within(i); ++i) largest = std::max(largest, at<true>(i));
+    for (; i < n_; ++i) largest = std::max(largest, at<false>(i));
+    return n_ == 0 || largest < limit;
+  }
+
+  // Of numbers of one bit: those from one on, as many as kBitsAtOnce at least, and how many are 1.
+  static constexpr std::uint32_t kBitsAtOnce = 57;
+  std::uint64_t bits_from(std::size_t i) const { return word_at(bytes_, i); }
+  std::size_t count(std::size_t begin, std::size_t end) const {
+    std::size_t n = 0;
+    for (; begin < end; begin += kBitsAtOnce) {
+      const std::size_t n_read = std::min<std::size_t>(kBitsAtOnce, end - begin);
+      n += static_cast<std::size_t>(std::popcount(bits_from(begin) << (64 - n_read)));
+    }
+    return n;
   }
 
  private:
   std::span<const std::uint8_t> bytes_;
-  unsigned width_ = 1;
+  std::size_t n_ = 0;
+  std::uint32_t width_ = 1, mask_ = 1;
 };
 
 // Writes numbers of `width` bits; all of them must fit.

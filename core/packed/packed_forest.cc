@@ -11,11 +11,11 @@ namespace {
 
 constexpr std::int64_t kMaxNodes = 0x7FFFFFFE;
 
-[[noreturn]] void refuse(std::size_t tree, const char* why) {
+}  // namespace
+
+void PackedForest::refuse(std::size_t tree, const char* why) {
   throw std::invalid_argument("tree " + std::to_string(tree) + " " + why);
 }
-
-}  // namespace
 
 PackedForest::PackedForest(const PackedArrays& arrays)
     : has_leaf_ids_(arrays.has_leaf_ids),
@@ -50,10 +50,13 @@ PackedForest::PackedForest(const PackedArrays& arrays)
 void PackedForest::check() {
   std::vector<std::int32_t> depth;
   depth.reserve(n_trees());
+  if (!split_id_.are_below(n_splits_) || (has_leaf_ids_ && !leaf_id_.are_below(n_leaves_))) {
+    throw std::invalid_argument("a tree has splits or leaves that are not in their tables");
+  }
   TreeNodes nodes;
   std::vector<std::uint32_t> numbers;
   for (std::size_t t = 0; t < n_trees(); ++t) {
-    depth.push_back(walk(t, [](std::size_t, std::uint32_t, std::uint32_t) {}));
+    depth.push_back(check_shape(t));
     if (order_ != NodeOrder::kListed) continue;
     read(t, nodes);
     number(t, nodes, numbers);
@@ -61,51 +64,29 @@ void PackedForest::check() {
   tree_depth_ = std::move(depth);
 }
 
-template <class Visit>
-std::int32_t PackedForest::walk(std::size_t tree, Visit visit) const {
-  return has_leaf_ids_ ? walk_tree<true>(tree, visit) : walk_tree<false>(tree, visit);
-}
-
-template <bool kLeafIds, class Visit>
-std::int32_t PackedForest::walk_tree(std::size_t tree, Visit visit) const {
+std::int32_t PackedForest::check_shape(std::size_t tree) const {
   const auto first = static_cast<std::size_t>(tree_offset_[tree]);
-  const auto n = static_cast<std::uint32_t>(tree_offset_[tree + 1] - tree_offset_[tree]);
-  // Read by whether a node is a split, and not by branches, which would be mispredicted at every other node.
-  std::size_t place[2] = {(first - tree) / 2 + tree, (first - tree) / 2};
-  const Bits* const ids[2] = {&leaf_id_, &split_id_};
-  const std::uint32_t n_rows[2] = {n_leaves_, n_splits_}, first_entry[2] = {0, n_leaves_};
-  std::uint32_t known = 1, level_end = 1;  // nodes whose parent has been met; the root has none
+  const std::uint32_t n = n_nodes_in(tree);
+  // Level by level: the splits of one say how many nodes the next one has.
   std::int32_t depth = 0;
-  for (std::uint32_t i = 0; i < n; ++i) {
-    if (i == level_end) {
-      ++depth;
-      level_end = known;
-    }
-    const std::uint32_t is_split = topology_[first + i];
-    std::uint32_t id;
-    if constexpr (kLeafIds) {
-      id = (*ids[is_split])[place[is_split]];
-    } else {
-      // Read at leaves too, where it may be beyond the last one and then is 0.
-      const std::uint32_t of_split = split_id_[place[1]], of_leaf = static_cast<std::uint32_t>(place[0]);
-      id = of_leaf ^ ((of_split ^ of_leaf) & (0u - is_split));
-    }
-    ++place[is_split];
-    if (i >= known || id >= n_rows[is_split]) refuse(tree, "has too few splits, or one that is not in its table");
-    visit(i, first_entry[is_split] + id, known & (0u - is_split));
-    known += 2 * is_split;
-    if (known > n) refuse(tree, "has too many splits");
+  std::uint32_t begin = 0, end = 1;
+  for (;; ++depth) {
+    const std::size_t n_next = 2 * topology_.count(first + begin, first + end);
+    begin = end;
+    if (n_next > n - end) refuse(tree, "has too many splits");
+    if (n_next == 0) break;
+    end += static_cast<std::uint32_t>(n_next);
   }
-  if (known != n) refuse(tree, "has too few splits");
+  if (end != n) refuse(tree, "has too few splits");
   return depth;
 }
 
 void PackedForest::read(std::size_t tree, TreeNodes& out) const {
   out.resize(static_cast<std::size_t>(tree_offset_[tree + 1] - tree_offset_[tree]));
-  walk(tree, [&](std::size_t i, std::uint32_t entry, std::uint32_t left) {
+  walk(tree, [&](std::uint32_t i, std::uint32_t is_split, std::uint32_t entry, std::uint32_t n_splits) {
     out.entry[i] = entry;
-    out.left[i] = left;
-    out.right[i] = left + (left != 0);
+    out.left[i] = (2 * n_splits + 1) & (0u - is_split);
+    out.right[i] = (2 * n_splits + 2) & (0u - is_split);
   });
 }
 

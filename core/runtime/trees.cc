@@ -2,61 +2,59 @@
 #include "runtime/trees.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <stdexcept>
+
+#include "runtime/level_tree.h"
+#include "runtime/tree_layout.h"
 
 namespace scurry {
 namespace {
 
 constexpr std::size_t kTopNodes = 1u << Trees::kMaxTop;  // they are read together, even past the end of a small tree
 constexpr std::size_t kMaxNodes = std::numeric_limits<std::uint32_t>::max() - 2 * kTopNodes + 1;
-constexpr std::uint32_t kAhead = 12;  // nodes whose tests are fetched before they are needed
-constexpr std::uint32_t kMaxOnePhase = 12;  // deeper trees are walked in phases
 
-// The first number if `condition` is 1, the second if it is 0. Compilers make branches of the usual forms, and whether a
-// node is a leaf cannot be predicted.
-std::uint32_t choose(std::uint32_t condition, std::uint32_t first, std::uint32_t second) {
-  return second ^ ((first ^ second) & (0u - condition));
+// What nodes of each entry are, but for their distances: found once, because many nodes of a packed forest share one. The
+// key of a set is the number of its test. Instead of a distance they have 1 if they are marked.
+template <class Node>
+std::vector<Node> nodes_of_entries(const ForestView& forest, const Columns& columns,
+                                   std::span<const std::uint32_t> payloads, std::vector<CategoryTest>& category_tests) {
+  std::vector<Node> nodes(forest.n_nodes());
+  for (std::size_t entry = 0; entry < nodes.size(); ++entry) {
+    nodes[entry].column = static_cast<decltype(Node::column)>(columns.column_of_node(entry));
+    if (forest.left[entry] < 0) {
+      nodes[entry].key = payloads[entry];
+    } else if (nodes[entry].column <= columns.pad()) {
+      nodes[entry].key = columns.key_of_node(forest, entry);
+      nodes[entry].left = columns.is_marked(forest, entry);
+    } else {
+      nodes[entry].key = static_cast<std::uint32_t>(category_tests.size());
+      const std::int64_t* words = &forest.category_offset[forest.category_set[entry]];
+      category_tests.push_back({static_cast<std::uint32_t>(words[0]),
+                                static_cast<std::uint32_t>(32 * (words[1] - words[0])),
+                                forest.default_left[entry] != 0});
+    }
+  }
+  return nodes;
 }
 
-// The nodes of a tree of which some act as leaves: the leaves, and inner nodes whose whole subtree has one payload.
-struct MergedTree {
-  TreeNodes nodes;
-  std::vector<std::uint8_t> is_leaf;
-  std::vector<std::uint32_t> payload;  // at leaves
-
-  void read(const ForestView& forest, std::size_t tree, const Leaves& leaves) {
-    read_tree(forest, tree, nodes);
-    is_leaf.resize(nodes.size());
-    payload.resize(nodes.size());
-    const std::uint32_t may_merge = leaves.mergeable;
-    // A leaf has the children 0, which are read and not used.
-    for (std::size_t i = nodes.size(); i-- > 0;) {
-      const std::uint32_t left = nodes.left[i], right = nodes.right[i], end = left == 0;
-      // Any for splits, and always the same: theirs would not be in the cache.
-      const std::uint32_t own = leaves.payload_of_node[nodes.entry[i] & (0u - end)], of_left = payload[left];
-      const std::uint32_t merges = may_merge & is_leaf[left] & is_leaf[right] & (of_left == payload[right]);
-      is_leaf[i] = static_cast<std::uint8_t>(end | merges);
-      payload[i] = choose(end, own, of_left);
-    }
+// Writes bytes of 0 or 1 as the bits from `first` on, which are all that follow.
+void append_bits(std::span<const std::uint8_t> bytes, std::size_t first, std::vector<std::uint32_t>& bits) {
+  bits.resize((first + bytes.size()) / 32 + 1);
+  std::size_t i = 0;
+  const auto append_until = [&](std::size_t end) {
+    for (; i < std::min(end, bytes.size()); ++i) bits[(first + i) / 32] |= std::uint32_t{bytes[i]} << ((first + i) % 32);
+  };
+  append_until((8 - first % 8) % 8);
+  for (; i + 8 <= bytes.size(); i += 8) {
+    std::uint64_t word;
+    std::memcpy(&word, bytes.data() + i, 8);
+    const std::uint64_t together = word * 0x0102040810204080u >> 56;  // bit k is byte k
+    bits[(first + i) / 32] |= static_cast<std::uint32_t>(together) << ((first + i) % 32);
   }
-
-  // How many levels below the root are tested for many rows at once: no more than kMaxTop, without categorical splits.
-  std::uint32_t top_levels(const Columns& columns) const {
-    std::vector<std::uint32_t> level{0}, next;
-    for (std::uint32_t depth = 0; depth < Trees::kMaxTop; ++depth, level.swap(next)) {
-      next.clear();
-      for (std::uint32_t i : level) {
-        if (is_leaf[i]) continue;
-        if (columns.column_of_node(nodes.entry[i]) > columns.pad()) return depth;
-        next.push_back(nodes.left[i]);
-        next.push_back(nodes.right[i]);
-      }
-      if (next.empty()) return depth;
-    }
-    return Trees::kMaxTop;
-  }
-};
+  append_until(bytes.size());
+}
 
 }  // namespace
 
@@ -77,90 +75,37 @@ Trees::Trees(const ForestView& forest, const Columns& columns, Leaves leaves) {
 }
 
 template <class Node>
-void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves& leaves, std::vector<Node>& nodes) {
-  using Index = decltype(Node::left);
-  const bool marks = columns.has_mixed() || columns.has_categories();
-  // What each entry tests, found once: many nodes of a packed forest share one. The key of a set is the number of its test.
-  struct Test {
-    std::uint32_t key;
-    Index column;
-  };
-  std::vector<Test> tests(forest.n_nodes());
-  for (std::size_t entry = 0; entry < tests.size(); ++entry) {
-    if (forest.left[entry] < 0) continue;
-    tests[entry].column = static_cast<Index>(columns.column_of_node(entry));
-    if (tests[entry].column <= columns.pad()) {
-      tests[entry].key = columns.key_of_node(forest, entry);
-      continue;
-    }
-    tests[entry].key = static_cast<std::uint32_t>(category_tests_.size());
-    const std::int64_t* words = &forest.category_offset[forest.category_set[entry]];
-    category_tests_.push_back({static_cast<std::uint32_t>(words[0]),
-                               static_cast<std::uint32_t>(32 * (words[1] - words[0])),
-                               forest.default_left[entry] != 0});
-  }
+void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves& leaves, LargeVector<Node>& nodes) {
+  const auto node_of_entry = nodes_of_entries<Node>(forest, columns, leaves.payload_of_node, category_tests_);
+  const bool has_marks = columns.has_mixed() || columns.has_categories(), traced = has_marks || leaves.keep_origins;
   // Memory that is never written to takes none, and growing would copy everything.
   nodes.reserve(static_cast<std::size_t>(forest.tree_offset.back()) + (forest.n_trees() + 1) * 2 * kTopNodes);
-  MergedTree from;
-  std::vector<std::uint32_t> queue;  // nodes of the tree in breadth-first order; position = lowered index
+  LevelTree from;
+  Traces traces;
   for (std::size_t t = 0; t < forest.n_trees(); ++t) {
-    from.read(forest, t, leaves);
-    Tree tree{static_cast<std::uint32_t>(nodes.size()), 0, from.top_levels(columns), 0, forest.tree_output[t],
-              static_cast<std::uint32_t>(t)};
-    queue.resize(from.nodes.size() + 2 * kTopNodes + 2);  // the heap may add as many as it has, and two are written ahead
-    queue[0] = 0;
-    nodes.resize(nodes.size() + from.nodes.size() + 2 * kTopNodes);
-    Node* out = nodes.data() + tree.first;
-    // Plain pointers and numbers, which the compiler keeps in registers.
-    const std::uint8_t* const is_leaf = from.is_leaf.data();
-    const std::uint32_t *const entry = from.nodes.entry.data(), *const payload = from.payload.data();
-    const std::uint32_t *const left = from.nodes.left.data(), *const right = from.nodes.right.data();
-    const Test* const test_of = tests.data();
-    std::uint32_t* const next = queue.data();
-    const std::uint32_t pad = columns.pad(), top = tree.top, last = static_cast<std::uint32_t>(from.nodes.size()) - 1;
-    std::uint32_t size = 1, level_end = 1, depth = 0;
-    std::size_t leaf_levels = 0, n_leaves = 0;
-    for (std::uint32_t at = 0; at < size; ++at) {
-      if (at == level_end) {
-        ++depth;
-        level_end = size;
-      }
-      const std::uint32_t i = next[at], leaf = is_leaf[i];
-      if (depth < top) {
-        if (leaf) {
-          // Above the last level of the heap, a leaf becomes a split that always goes left, to a copy of the leaf.
-          out[at] = {0xFFFFFFFFu, static_cast<Index>(pad), static_cast<Index>(size - at)};
-          next[size] = next[size + 1] = i;
-          size += 2;
-          continue;
-        }
-      }
-      __builtin_prefetch(&test_of[entry[std::min(i + kAhead, last)]]);
-      const Test& test = test_of[entry[i]];  // any at leaves
-      out[at] = {choose(leaf, payload[i], test.key), static_cast<Index>(choose(leaf, pad, test.column)),
-                 static_cast<Index>((size - at) & (leaf - 1))};
-      next[size] = left[i];
-      next[size + 1] = right[i];
-      size += 2 * (1 - leaf);
-      leaf_levels += depth & (0u - leaf);
-      n_leaves += leaf;
-      if (!marks || leaf || test.column > pad) continue;
-      marks_.resize((tree.first + at) / 32 + 1);
-      if (columns.is_marked(forest, entry[i])) marks_.back() |= 1u << ((tree.first + at) % 32);
+    from.read(forest, t);
+    if (leaves.mergeable) from.merge(leaves.payload_of_node);
+    const std::size_t first = nodes.size(), most = from.size() + 2 * kTopNodes;
+    nodes.resize(first + most);
+    const auto add = [&](const auto& layout) {
+      trees_.push_back({static_cast<std::uint32_t>(first), layout.depth(), layout.top(), layout.first_phase(),
+                        forest.tree_output[t], static_cast<std::uint32_t>(t)});
+      nodes.resize(first + layout.size());
+    };
+    if (!traced) {
+      add(TreeLayout<Node, false>(from, node_of_entry.data(), columns.pad(), &nodes[first], traces));
+      continue;
     }
-    tree.depth = depth;
-    nodes.resize(tree.first + size);
-    for (std::size_t place = 0; leaves.keep_origins && place < size; ++place) {
-      origins_.push_back(static_cast<std::int32_t>(from.nodes.entry[queue[place]]));
-    }
-    const auto mean_path = static_cast<std::uint32_t>(leaf_levels / n_leaves);
-    tree.first_phase = tree.depth <= kMaxOnePhase ? tree.depth : std::min(tree.depth, mean_path);
-    trees_.push_back(tree);
+    traces.resize(most);
+    add(TreeLayout<Node, true>(from, node_of_entry.data(), columns.pad(), &nodes[first], traces));
+    traces.resize(nodes.size() - first);
+    if (leaves.keep_origins) origins_.insert(origins_.end(), traces.entry.begin(), traces.entry.end());
+    if (has_marks) append_bits(traces.is_marked, first, marks_);
   }
   if (nodes.size() > kMaxNodes) throw std::length_error("a lowered forest can have at most 2^32 - 64 nodes");
-  nodes.resize(nodes.size() + kTopNodes);
+  nodes.insert(nodes.end(), kTopNodes, Node{});
+  if (has_marks) marks_.resize(nodes.size() / 32 + 1);
   if (nodes.size() < nodes.capacity() / 8 * 7) nodes.shrink_to_fit();  // a smaller rest was never written to
-  if (marks) marks_.resize(nodes.size() / 32 + 1);
 }
 
 void Trees::store(StoredEngine& out) const {

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/aligned.h"
 #include "runtime/columns.h"
 #include "runtime/engine_parts.h"
 #include "runtime/forest_view.h"
@@ -82,13 +83,13 @@ class Trees {
 
  private:
   template <class Node>
-  void lower(const ForestView& forest, const Columns& columns, const Leaves& leaves, std::vector<Node>& nodes);
+  void lower(const ForestView& forest, const Columns& columns, const Leaves& leaves, LargeVector<Node>& nodes);
   template <class Node>
   void read(const ForestView& forest, const Columns& columns, std::span<const std::uint32_t> trees,
             std::span<const Node> nodes, PayloadRange payloads);
 
-  std::vector<NarrowNode> own_narrow_;
-  std::vector<WideNode> own_wide_;
+  LargeVector<NarrowNode> own_narrow_;
+  LargeVector<WideNode> own_wide_;
   std::span<const NarrowNode> narrow_;  // own ones, or those of a file
   std::span<const WideNode> wide_;
   std::vector<Tree> trees_;

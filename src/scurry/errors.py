@@ -33,22 +33,15 @@ _PACKAGE = os.path.join(os.path.dirname(__file__), "")
 
 
 class ScurryError(Exception):
-    """Base of all errors raised by scurry."""
+    """Base of all errors raised by scurry.
 
-
-class InputError(ScurryError, ValueError):
-    """An argument or a data set has the wrong value, shape or columns.
-
-    Parameters
+    Attributes
     ----------
-    message : str
-    argument : str, optional
+    argument : str or None
         Name of the argument that is wrong, where it is one. The command line names its option by it.
     """
 
-    def __init__(self, message: str, *, argument: str | None = None) -> None:
-        super().__init__(message)
-        self.argument = argument
+    argument: str | None = None
 
     def describe(self, name: str | None = None) -> str:
         """Return the message with the argument under another `name`, such as that of a command's option.
@@ -64,6 +57,21 @@ class InputError(ScurryError, ValueError):
         if message.startswith(self.argument):
             return name + message.removeprefix(self.argument)
         return f"{name}: {message}"
+
+
+class InputError(ScurryError, ValueError):
+    """An argument or a data set has the wrong value, shape or columns.
+
+    Parameters
+    ----------
+    message : str
+    argument : str, optional
+        Name of the argument that is wrong, where it is one. The command line names its option by it.
+    """
+
+    def __init__(self, message: str, *, argument: str | None = None) -> None:
+        super().__init__(message)
+        self.argument = argument
 
 
 class MissingFileError(InputError, FileNotFoundError):

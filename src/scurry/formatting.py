@@ -56,10 +56,12 @@ def format_bytes(count: float) -> str:
     >>> format_bytes(512), format_bytes(67_000), format_bytes(5.0e9)
     ('512 bytes', '67.0 kB', '5.0 GB')
     """
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+    if count >= 1e16:
+        return f"{count / 1e12:.1e} TB"
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count:.0f} bytes"
+            return f"{count / size:,.1f} {unit}"
+    return f"{count:.0f} byte{'' if round(count) == 1 else 's'}"
 
 
 def format_seconds(duration: float) -> str:

@@ -32,11 +32,13 @@ from scurry.skops import check_trusted
 
 # Promises and features that are bought one at a time are loaded at first use: most processes only predict.
 if TYPE_CHECKING:
-    from scurry.promises import Certificate, Promise
+    from scurry.promises import Audit, Certificate, Promise
     from scurry.runners.acquisition.acquire import Acquisition
     from scurry.runners.acquisition.ledger import Ledger
     from scurry.runners.acquisition.row_walk import Terms
     from scurry.runners.acquisition.visit import Visit
+
+_LITTLE_SAVED = 0.85  # of all trees: rules and estimates take about what the others of a row would
 
 
 class Predictor:
@@ -66,10 +68,23 @@ class Predictor:
         self.forest, self.plan = forest, plan
 
     @classmethod
-    def full(cls, forest: Forest) -> Self:
-        """Return a predictor that evaluates every tree."""
+    def full(
+        cls, forest: Forest, certificate: Certificate | None = None, feature_costs: FeatureCosts | None = None
+    ) -> Self:
+        """Return a predictor that evaluates every tree.
+
+        Parameters
+        ----------
+        forest : Forest
+        certificate, feature_costs
+            As of `scurry.Plan`.
+
+        Returns
+        -------
+        Predictor
+        """
         check_instance("forest", forest, Forest, hint="; import a model with scurry.from_model(model)")
-        return cls(forest, Plan.full(forest))
+        return cls(forest, Plan.full(forest, certificate, feature_costs))
 
     @classmethod
     def from_rule(cls, forest: Forest, rule: Any, *, shuffle: str = "fixed", random_state: RandomState = None) -> Self:
@@ -536,6 +551,45 @@ class Predictor:
         number = 0 if row is None else check_count("row", row, 0)
         return Visit(terms, read_known(self.forest, known), number)
 
+    def audit(
+        self, X: Any, y: Any = None, *, groups: Any = None, model: Any = None, n_threads: int | None = 1
+    ) -> Audit:
+        """Test the promise on rows, perhaps recent ones: the full model answers each of them too.
+
+        Rows should be independent draws, and should not be the calibration rows, which chose the rule. To look at rows
+        again and again as they arrive, use `scurry.watch`, whose alarms allow for that.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+        y : array of shape (n_rows,), optional
+            Known labels. The promises `Recall` and `Accuracy` need them.
+        groups : array of shape (n_rows,), optional
+            The query of each row for the promise `TopK`; the group of each row for a promise about groups, of which one
+            row each is drawn.
+        model : estimator, booster, path or Forest, optional
+            For a predictor of `scurry.compress`: the model that it was made from.
+        n_threads : int or None, default 1
+
+        Returns
+        -------
+        Audit
+            ``rate`` with its bounds ``lower`` and ``upper``, and ``verdict``: "kept", "broken" or "too few rows".
+
+        Raises
+        ------
+        InputError
+            If nothing is promised about answers, or if labels or groups are missing that the promise needs.
+        """
+        from scurry.runners.comparison import audit, check_auditable, plan_in_full
+
+        promise = check_auditable(self.plan, y, groups, model)
+        if model is None:
+            full = Predictor(self.forest, plan_in_full(self.forest, self.plan, promise))
+        else:
+            full = Predictor.full(read_forest(model, X))
+        return audit(self, full, promise, as_rows(self.forest, X), y=y, groups=groups, n_threads=n_threads)
+
     def summary(self) -> Summary:
         """Return what the plan promises and what was measured when it was made; print it."""
         return Summary(self.forest, self.plan)
@@ -578,7 +632,7 @@ class Summary:
         about = {"method": plan.method} if plan.certificate is None else plan.certificate.lines()
         front = {} if forest.front is None else {"front": forest.front.describe()}
         wrapper = {} if forest.wrapper is None else {"wrapper": forest.wrapper.describe()}
-        self.lines = {"forest": repr(forest)} | front | wrapper | about | plan.describe_saving(forest)
+        self.lines = {"forest": repr(forest)} | front | wrapper | about | _describe_saving(forest, plan)
 
     def __str__(self) -> str:
         return align(self.lines)
@@ -587,6 +641,17 @@ class Summary:
         return text in str(self)
 
     __repr__ = __str__
+
+
+def _describe_saving(forest: Forest, plan: Plan) -> dict[str, str]:
+    """Return a line that says so where rows evaluate nearly all trees; else nothing."""
+    trees = None if plan.certificate is None else getattr(plan.certificate.measured, "mean_trees", None)
+    if trees is None or not plan.exits_early or trees < _LITTLE_SAVED * forest.n_trees:
+        return {}
+    return {
+        "little is saved": "stopping takes time too, so all trees (Predictor.full(forest)) may be as fast, and "
+        "their answers are the model's own; a promise of more saves more"
+    }
 
 
 def load(path: str | PathLike[str], *, trusted: Sequence[str] = ()) -> Forest | Predictor:

@@ -235,7 +235,7 @@ def test_models_and_functions_answer_and_arrays_do_not():
     np.testing.assert_array_equal(Expensive(Model()).answer(NUMBERS, ROWS, None), NUMBERS[ROWS, 0])
     assert not Expensive(np.zeros(3)).can_answer
     assert not Expensive(None).can_answer
-    assert Expensive(["a", "b"]).recorded(2, "X_cal").tolist() == ["a", "b"]
+    assert Expensive(["a", "b"]).read_recorded(2, "X_cal").tolist() == ["a", "b"]
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])

@@ -30,7 +30,7 @@ def test_the_table(run, monkeypatch, tmp_path):
     monkeypatch.setattr(showcase, "run", pretend)
     monkeypatch.chdir(tmp_path)
     output = run("demo")
-    assert re.search(r"early exit +5\.3 trees +94\.7 % +0\.338 % +≤ 0\.5 % +86\.1 % +47\.\d ×", output)
+    assert re.search(r"early exit +5\.3 trees +94\.70 % +0\.338 % +≤ 0\.5 % +86\.14 % +47\.\d ×", output)
     assert "demo/report.html" in output
     assert "scurry early-exit model.json" in output
     found = json.loads(run("demo", "--json", "--output", tmp_path / "elsewhere"))

@@ -70,6 +70,9 @@ def test_rules_that_do_not_fit_the_forest():
         FOREST.replace(raw_rows=RawRows(None, {0: 1}))
     with pytest.raises(InputError, match="must not be negative"):
         TOWNS.replace(raw_rows=RawRows(None, {0: -1}))
+    for forest, feature in ((FOREST, FOREST.n_features), (TOWNS, 0)):
+        with pytest.raises(InputError, match="unread must be numbers of features that have no categories"):
+            forest.replace(raw_rows=RawRows(unread=(feature,)))
     for stored in (None, {}, {"dtype": None, "missing_codes": {"x": 1}, "known_only": [], "wide_only": False}):
         with pytest.raises(FormatError, match="raw_rows must have"):
             RawRows.from_json(stored)

@@ -1,13 +1,18 @@
 """What trees answer, against the reference: codes of labels, sides of nodes, scores, links and labels."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from scurry.errors import InputError
-from scurry.forest import reference
+from scurry.forest import first_true, neighbours, reference
 from scurry.forest.structure import CHOICES
 from support.strategies import SPECIAL, adversarial_rows, complete_forest, forests
+
+DOUBLES = st.floats(-1e300, 1e300)
 
 
 @pytest.mark.parametrize(
@@ -119,3 +124,21 @@ def test_weights_of_votes():
             votes.with_vote_weights(weights)
     with pytest.raises(InputError, match="have no votes"):
         weighted.with_vote_weights([1.0, 2.0, 3.0])
+
+
+@given(DOUBLES)
+def test_every_number_is_found(x):
+    assert first_true(lambda number: number >= x, -1e300, 1e300) == x
+
+
+def test_answers_that_never_change():
+    assert first_true(lambda number: True, -2.0, 3.0) == -2.0
+    assert first_true(lambda number: False, -2.0, 3.0) == np.nextafter(3.0, np.inf)
+
+
+@given(DOUBLES)
+def test_neighbours_are_next_to_each_other(x):
+    found = neighbours(x, 3)
+    assert len(found) == 7
+    assert found[3] == x
+    assert all(np.nextafter(low, np.inf) == high for low, high in pairwise(found))

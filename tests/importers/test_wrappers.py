@@ -11,6 +11,7 @@ from sklearn.ensemble import (
     AdaBoostClassifier,
     AdaBoostRegressor,
     BaggingClassifier,
+    BaggingRegressor,
     HistGradientBoostingClassifier,
     IsolationForest,
     RandomForestClassifier,
@@ -66,6 +67,14 @@ def test_values_are_the_models(name):
     forest = scurry.from_model(model)
     rows = hard_rows(forest, X)
     assert ulps(model.predict(rows), forest.predict(rows)) == 0
+
+
+def test_means_of_float32_values():
+    xgboost = pytest.importorskip("xgboost")
+    X, y = make_data("regression")
+    inside = xgboost.XGBRegressor(n_estimators=5, max_depth=3)
+    model = BaggingRegressor(inside, n_estimators=7, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(scurry.from_model(model).predict(X), model.predict(X))
 
 
 def test_bagged_trees_are_a_plain_forest():

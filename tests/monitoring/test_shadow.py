@@ -81,7 +81,7 @@ class TestPromises:
 
     def test_costs_and_recall(self, model):
         X, y = two_classes(2500, 1)
-        for promise in (Accuracy(0.2, costs=[[0, 1], [5, 0]]), Recall(1, 0.08, 0.08)):
+        for promise in (Accuracy(0.2, error_costs=[[0, 1], [5, 0]]), Recall(1, 0.08, 0.08)):
             fast = scurry.early_exit(model, X, y, promise=promise, random_state=0)
             watch = scurry.watch(fast, share=1.0, random_state=0)
             watch.predict(X[:900], ids=np.arange(900))
@@ -89,7 +89,7 @@ class TestPromises:
             state = watch.state
             answers, full = fast.predict(X[:900]), fast.forest.predict(X[:900])
             if isinstance(promise, Accuracy):
-                costs = np.array(promise.costs)
+                costs = np.array(promise.error_costs)
                 rise = costs[y[:900], answers] - costs[y[:900], full]
                 assert state.rate == pytest.approx(rise.mean())
             else:

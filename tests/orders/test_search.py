@@ -563,7 +563,7 @@ class TestOptimal:
         assert refused.value.achievable > 2**33
         with pytest.raises(InfeasibleError, match="its first 5 trees"):
             find(forest, X, y, order="unoptimal", max_memory=120_000)
-        with pytest.raises(InfeasibleError, match=r"max_memory = 1 B\. Use"):
+        with pytest.raises(InfeasibleError, match=r"max_memory = 1 byte\. Use"):
             find(forest, X, y, order="optimal", max_memory=1)
 
 

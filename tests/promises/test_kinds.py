@@ -53,7 +53,7 @@ class TestLabelsPerClass:
             ({"yes": 0.0, "no": 0.1}, "the rate of class 'yes' must be above 0"),
             ({"yes": 2, "no": 0.1}, r"the rate of class 'yes' must be in .* Did you mean 0.02 \(2 %\)"),
             ({"yes": math.nan, "no": 0.1}, "the rate of class 'yes'"),
-            ({"yes": 0.1}, "two classes or more"),
+            ({}, "one class or more"),
             ([("yes", 0.1), ("yes", 0.2)], "each once"),
             (0.1, "mapping"),
             ({math.nan: 0.1, "no": 0.1}, "mapping from classes"),
@@ -100,8 +100,8 @@ class TestRecall:
             (("yes", 0.0), "max_loss must be above 0"),
             (("yes", 1.5), "max_loss"),
             (("yes", 0.1, 0.0), "max_changed must be above 0"),
-            ((["yes"], 0.1), "class_ must be a label"),
-            ((None, 0.1), "class_ must be a label"),
+            ((["yes"], 0.1), "label must be a class"),
+            ((None, 0.1), "label must be a class"),
         ],
     )
     def test_arguments_are_checked(self, arguments, wrong):
@@ -163,16 +163,31 @@ def test_any_class_can_be_recalled():
     assert Promise.parse("recall(1)<=1%,others<=0.5%", classes=[0, 1]) == Recall(1, 0.01, 0.005)
 
 
-def test_a_single_class_leads_to_recall():
-    for make in (lambda: LabelsPerClass({">50K": 0.02}), lambda: Promise.parse("1<=2%", classes=[0, 1])):
-        with pytest.raises(InputError, match=r"every class of the model.*Recall\("):
-            make()
+def test_one_class_alone_may_be_named():
+    promise = LabelsPerClass({">50K": 0.02})
+    assert promise.describe() == (
+        "With confidence 0.95, of new rows at most 2 % that the model labels '>50K' get another."
+    )
+    assert Promise.parse("1<=2%", classes=[0, 1]) == LabelsPerClass({1: 0.02})
+
+
+def test_old_names_of_fields_are_read():
+    recall = {"kind": "recall", "class_": "yes", "max_loss": 0.01, "max_changed": 0.001, "confidence": 0.95}
+    assert Promise.from_json(recall) == Recall("yes", 0.01, 0.001)
+    accuracy = {"kind": "accuracy", "max_loss": 0.1, "costs": [[0, 1], [2, 0]], "confidence": 0.95}
+    assert Promise.from_json(accuracy) == Accuracy(0.1, error_costs=[[0, 1], [2, 0]])
+
+
+def test_recall_of_a_class_lets_few_other_labels_change():
+    assert Recall("yes", 0.01).others_rate == 0.001
+    assert Recall("yes", 0.01, 0.02).others_rate == 0.02
+    assert Recall("yes", 0.01).rows_needed() == 299 < Recall("yes", 0.01, 0.001).rows_needed()
 
 
 def test_it_is_compared_by_value_and_stored():
-    promise = Accuracy(np.float64(0.01), costs=np.array([[0, 1], [5, 0]]), confidence=0.9)
-    assert promise == Accuracy(0.01, costs=[[0.0, 1.0], [5.0, 0.0]], confidence=0.9)
-    assert hash(promise) == hash(Accuracy(0.01, costs=((0, 1), (5, 0)), confidence=0.9))
+    promise = Accuracy(np.float64(0.01), error_costs=np.array([[0, 1], [5, 0]]), confidence=0.9)
+    assert promise == Accuracy(0.01, error_costs=[[0.0, 1.0], [5.0, 0.0]], confidence=0.9)
+    assert hash(promise) == hash(Accuracy(0.01, error_costs=((0, 1), (5, 0)), confidence=0.9))
     assert Promise.from_json(json.loads(json.dumps(promise.to_json()))) == promise
     assert promise != Accuracy(0.01, confidence=0.9)
     assert promise.largest_rise == 5
@@ -188,10 +203,10 @@ def test_it_is_compared_by_value_and_stored():
         ({"max_loss": 1.0}, r"Did you mean 0.01 \(1 points\)"),
         ({"max_loss": 0.1, "confidence": None}, "needs a confidence"),
         ({"max_loss": 0.1, "holds": "orders"}, "holds"),
-        ({"max_loss": 0.1, "costs": [[0, 1]]}, "square"),
-        ({"max_loss": 0.1, "costs": [[0, math.inf], [1, 0]]}, "finite"),
-        ({"max_loss": 0.1, "costs": [[2, 2], [1, 1]]}, "differ"),
-        ({"max_loss": 2.0, "costs": [[0, 1], [2, 0]]}, "below 2"),
+        ({"max_loss": 0.1, "error_costs": [[0, 1]]}, "square"),
+        ({"max_loss": 0.1, "error_costs": [[0, math.inf], [1, 0]]}, "finite"),
+        ({"max_loss": 0.1, "error_costs": [[2, 2], [1, 1]]}, "differ"),
+        ({"max_loss": 2.0, "error_costs": [[0, 1], [2, 0]]}, "below 2"),
     ],
 )
 def test_arguments_are_checked(arguments, wrong):
@@ -205,7 +220,7 @@ def test_what_it_says():
     )
     assert "new groups" in Accuracy(0.003).about_groups().describe()
     assert "0.27 points" in Accuracy(0.003).describe_test("100 rows", 3, 0.0027)
-    assert "cost more" in Accuracy(0.1, costs=[[0, 1], [3, 0]]).describe_test("100 rows", 3, 0.07)
+    assert "cost more" in Accuracy(0.1, error_costs=[[0, 1], [3, 0]]).describe_test("100 rows", 3, 0.07)
     assert Accuracy(0.003).max_rate is None
 
 
@@ -227,7 +242,7 @@ def test_text():
 def test_costs_of_answers_are_those_of_the_matrix():
     y, full, answers = (np.array(labels) for labels in (["a", "b", "b"], ["a", "b", "a"], ["b", "a", "a"]))
     outcomes = Outcomes(answers=answers, full=full, y=y, classes=("a", "b"))
-    promise = Accuracy(0.5, costs=[[0, 1], [10, 2]])
+    promise = Accuracy(0.5, error_costs=[[0, 1], [10, 2]])
     mean = promise.mean(outcomes)
     assert (mean.values.tolist(), mean.full_values.tolist()) == ([1, 10, 10], [0, 2, 10])
     assert (mean.largest, mean.max_rise) == (8.0, 0.5)

@@ -203,7 +203,7 @@ def test_the_interval_of_a_mean_cost_holds_it():
 
 def test_mean_costs_are_shown_next_to_the_models(test_rows):
     answers = np.where(np.arange(len(test_rows)) % 20 == 0, 1 - test_rows.full, test_rows.full)
-    promise = Accuracy(2.0, costs=[[0, 1], [5, 0]])
+    promise = Accuracy(2.0, error_costs=[[0, 1], [5, 0]])
     claim = claims_of(promise, outcomes_of(test_rows, answers))[0]
     y = test_rows.y
     ours, full = (np.where(each == y, 0, np.where(y == 1, 5, 1)).mean() for each in (answers, test_rows.full))

@@ -1,7 +1,5 @@
 """A predictor made of a rule decides each row as the rule itself decides on the trees' votes and scores."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification
@@ -16,9 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import scurry
 from scurry.errors import InputError
-from scurry.runners.rules import strictest
 from scurry.stopping import fan, fit_votes, multiclass_qwyc, qwyc, solve, solve_plurality, solve_weighted
-from scurry.stopping.votes.plurality import PairwisePolicy
 from support.calibration_rows import two_classes
 
 NEW = two_classes(500, 1)[0]
@@ -313,9 +309,3 @@ def test_leads_that_start_elsewhere_do_not_fit(three):
         scurry.Predictor.from_rule(forest, rule)
     with pytest.raises(InputError, match='shuffle="row" is for a VoteRule'):
         scurry.Predictor.from_rule(forest, rule, shuffle="row")
-
-
-def test_a_row_stops_only_where_all_policies_stop_it():
-    uppers = np.array([[1, 2, 2, 3], [1, 1, 3, 3]], np.int32)
-    rule = SimpleNamespace(policies=[PairwisePolicy(0.5, upper) for upper in uppers])
-    assert strictest(rule).tolist() == [1, 2, 3, 3]

@@ -223,6 +223,7 @@ class TestAgreement:
     def test_nothing_to_compare(self):
         assert agreement([1, 1, 0], [0, 0, 1]) == (1.0, 0.0)
         assert agreement([5, 3], [0, 0]) == (1.0, 0.0)
+        assert agreement([0, 5], [0, 7]) == (1.0, 0.0)
 
 
 class TestDependence:

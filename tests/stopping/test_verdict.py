@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from scurry.promises import Accuracy, Labels, LabelsPerClass, Outcomes, Recall, Values
+from scurry.promises import Accuracy, Certain, Labels, LabelsPerClass, Outcomes, Recall, Values
 from scurry.stopping.losses import paired_p_value
-from scurry.stopping.verdict import Verdict
+from scurry.stopping.verdict import Verdict, audit_outcomes
 
 
 def outcomes(n_rows, n_lost, n_gained=0, n_other=0):
@@ -36,7 +36,7 @@ def test_lost_answers_have_the_paired_test(n_lost):
 
 
 def test_costs():
-    promise = Accuracy(0.05, costs=[[0, 1, 1], [2, 0, 2], [1, 1, 0]])
+    promise = Accuracy(0.05, error_costs=[[0, 1, 1], [2, 0, 2], [1, 1, 0]])
     assert Verdict(promise, outcomes(4000, 0)).passes
     assert not Verdict(promise, outcomes(4000, 100)).passes  # 0.05 on average, exactly
     assert Verdict(promise, outcomes(4000, 20)).bound < 0.05
@@ -72,3 +72,30 @@ def test_without_confidence_the_rows_themselves_decide():
     promise = Labels(0.005, confidence=None)
     assert Verdict(promise, outcomes(1000, 5)).passes
     assert not Verdict(promise, outcomes(1000, 6)).passes
+
+
+@pytest.mark.parametrize(("n_changed", "verdict"), [(15, "kept"), (25, "broken")])
+def test_an_audit_says_how_many_rows_like_these_would_do(n_changed, verdict):
+    few = audit_outcomes(Labels(0.02), outcomes(1000, n_changed))
+    assert few.verdict == "too few rows"
+    more, half = (
+        audit_outcomes(Labels(0.02), outcomes(round(1000 * times), round(n_changed * times)))
+        for times in (1.2 * few.rows_needed / 1000, 0.5 * few.rows_needed / 1000)
+    )
+    assert (more.verdict, half.verdict) == (verdict, "too few rows")
+
+
+def test_an_audit_at_the_limit_names_no_number():
+    assert audit_outcomes(Labels(0.02), outcomes(1000, 20)).rows_needed is None
+
+
+def test_an_audit_of_a_class_without_rows_is_open():
+    audit = audit_outcomes(LabelsPerClass({0: 0.1, 1: 0.1}), outcomes(4000, 10))
+    assert [part.verdict for part in audit.parts] == ["too few rows", "kept"]
+    assert audit.verdict == "too few rows"
+    assert audit.rows_needed is None
+
+
+def test_one_changed_label_breaks_certainty():
+    assert audit_outcomes(Certain(), outcomes(400, 0)).verdict == "kept"
+    assert audit_outcomes(Certain(), outcomes(400, 1)).verdict == "broken"

@@ -36,7 +36,20 @@ from xgboost import XGBClassifier
 
 import scurry
 
-FUNCTIONS = (np.log1p, np.sqrt, np.exp, np.arcsinh, np.cbrt, np.arctan, np.expm1, np.log, np.tanh, np.fabs)
+FUNCTIONS = (
+    np.log1p,
+    np.sqrt,
+    np.exp,
+    np.arcsinh,
+    np.cbrt,
+    np.arctan,
+    np.expm1,
+    np.log,
+    np.tanh,
+    np.fabs,
+    np.cosh,
+    np.arccosh,
+)
 TOWNS = np.array(["Bern", "Kyiv", "Lima", "Oslo", "Rome", "007", ""])
 SPECIAL = np.array(
     [np.nan, -0.0, 0.0, 5e-324, -5e-324, 1e-310, 1e300, -1e300, 1.7e308, 3.4e38, -3.4e38, 1e-45, 16777217.0, -1.0, 1.0]

@@ -294,7 +294,7 @@ def test_gains_make_up_for_losses():
     assert accuracy.kept > labels.kept
     assert accuracy.n_gained > 0
     assert accuracy.bound < 0.01
-    costs = BandTest(Accuracy(0.05, costs=[[0, 1], [2, 0]]), said, expensive, y, (0, 1)).find()
+    costs = BandTest(Accuracy(0.05, error_costs=[[0, 1], [2, 0]]), said, expensive, y, (0, 1)).find()
     assert costs.kept > labels.kept
     assert costs.bound < 0.05
 

@@ -144,7 +144,7 @@ class Expensive:
         """Microseconds that a row took so far; None before the first call."""
         return 1e6 * self._seconds / self._n_rows if self._n_rows else None
 
-    def recorded(self, n_rows: int, table: str) -> NDArray[Any]:
+    def read_recorded(self, n_rows: int, table: str) -> NDArray[Any]:
         """Return the recorded answers, one for each row of a table."""
         return check_answers(self.given, n_rows, f"the recorded answers (expensive) for {table}")
 
@@ -354,7 +354,7 @@ class Cascade:
         kept = self._keeps(said)
         passed = np.flatnonzero(~kept)
         if recorded is not None:
-            other = Expensive(recorded).recorded(len(kept), "X")[passed]
+            other = Expensive(recorded).read_recorded(len(kept), "X")[passed]
         elif len(passed) == 0:
             return CascadeRun(said.answers, ~kept, said.certainty)
         elif not self._expensive.can_answer:

@@ -97,10 +97,10 @@ def _make_table(found: Demonstration) -> Table:
             table.add_row(
                 f"  {line.way}",
                 line.work,
-                f"{100 * line.saved:.1f} %" if line.saved else "",
+                format_share(line.saved) if line.saved else "",
                 format_share(line.changed),
                 "" if line.promised is None else f"≤ {format_percent(line.promised)}",
-                f"{100 * line.accuracy:.1f} %",
+                format_share(line.accuracy),
                 f"{line.speedup:.1f} ×",
             )
     return table

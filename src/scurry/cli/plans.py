@@ -32,7 +32,7 @@ from scurry.cli.program import (
     show_spinner,
 )
 from scurry.errors import InfeasibleError, InputError, ScurryWarning
-from scurry.formatting import format_bytes, round_up
+from scurry.formatting import format_bytes, format_share, round_up
 
 if TYPE_CHECKING:
     from scurry import Predictor
@@ -408,7 +408,7 @@ def _show_offers(path: PruningPath, as_json: bool) -> None:
         table.add_row(
             f"{offer.cost:,.2f}",
             f"{offer.error:.4f}" + (" (one answer)" if offer.single_label is not None else ""),
-            *(f"{recall:.1%}" for recall in offer.recalls),
+            *map(format_share, offer.recalls),
             f"{offer.forest.n_nodes:,}",
         )
     console().print(table)
@@ -450,7 +450,7 @@ def _name_options() -> Iterator[None]:
         ) from error
     except InfeasibleError as error:
         if error.argument == "max_bytes":
-            raise InputError(str(error).replace("max_bytes=", "--max-bytes=")) from error
+            raise InputError(error.describe("--max-bytes")) from error
         if error.argument != "max_disagreement" or error.achievable is None:
             raise
         # The message of the library names Python arguments, so it is said again in options.

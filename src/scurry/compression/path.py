@@ -27,6 +27,7 @@ from scurry.compression.sharing import share_counts, share_probabilities, share_
 from scurry.compression.weakest_links import keep_share, keep_trees, split_levels
 from scurry.forest import Forest
 from scurry.forest.files.storage import container_bytes, id_bits
+from scurry.formatting import format_number
 
 _MOST_BITS, _FEW_BITS, _LEAST_BITS = 15, 12, 8
 _RATIO, _LEAST_SHARE = 0.8, 0.004  # each candidate keeps so much of the nodes of the one before
@@ -101,7 +102,7 @@ class Step:
         if not self.split_bits:
             return "leaf counts shared, answers unchanged"
         shared = f"at most {2**self.split_bits:,} distinct splits"
-        return shared if self.node_share == 1 else f"{100 * self.node_share:.2g} % of the nodes, {shared}"
+        return shared if self.node_share == 1 else f"{format_number(100 * self.node_share)} % of the nodes, {shared}"
 
 
 class Compressor:

@@ -25,7 +25,6 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from scurry.errors import InputError, UnsupportedModelError
 from scurry.forest import Forest, as_frame, as_rows, in_blocks, take_rows
 from scurry.importers import from_model
-from scurry.plan import Plan
 from scurry.predictor import Predictor, Summary
 from scurry.promises import Certificate, Promise
 from scurry.runners.runner import Run
@@ -257,7 +256,7 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
 
     def _evaluate_all(self, promise: Promise | None, why: str) -> Predictor:
         """Return a predictor that evaluates every tree, and so keeps every promise."""
-        return Predictor(self.forest_, Plan.full(self.forest_, Certificate(method="full", promise=promise, why=why)))
+        return Predictor.full(self.forest_, Certificate(method="full", promise=promise, why=why))
 
     def _get_predictor(self, budget: Any, make: Callable[[Any], Predictor]) -> Predictor:
         """Return the predictor for a budget, made at its first use; None stands for the fitted one."""

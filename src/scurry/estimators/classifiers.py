@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 from scurry.errors import InfeasibleError, warn
 from scurry.estimators.base import BudgetedClassifier, Train
 from scurry.forest import Forest
-from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import Certificate, Labels, Promise
 from scurry.verbs.anytime import anytime
@@ -225,4 +224,4 @@ class AnytimeClassifier(BudgetedClassifier):
 
 def _evaluate_all(forest: Forest, why: str) -> Predictor:
     """Return a predictor that evaluates every tree, and so keeps every promise."""
-    return Predictor(forest, Plan.full(forest, Certificate(method="full", promise=Labels(0.0), why=why)))
+    return Predictor.full(forest, Certificate(method="full", promise=Labels(0.0), why=why))

@@ -42,7 +42,6 @@ from scurry.estimators.base import BudgetedClassifier, Train
 from scurry.forest import Forest
 from scurry.growing import BudgetedForestClassifier, GreedyMiserClassifier
 from scurry.importers import from_model
-from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import BudgetMeasurement, Certificate, Cost, read_promise
 from scurry.pruning.cost_promise import Candidate, certify_cost
@@ -713,7 +712,7 @@ class FeatureBudgetClassifier(BudgetedClassifier):
 
     def _price(self, forest: Forest, certificate: Certificate | None = None) -> Predictor:
         """Return a predictor that evaluates every tree, and knows the prices."""
-        return Predictor(forest, Plan.full(forest, certificate, self._costs))
+        return Predictor.full(forest, certificate, self._costs)
 
     def _keep(self, promise: Any) -> Predictor:
         """Return the best forest whose mean cost is certified."""

@@ -206,7 +206,7 @@ class _Writer:
         if self._classifies:
             outputs = self._classifier(rows)
         else:
-            attributes = self._indexed() if self._opset == 5 else self._listed("target")
+            attributes = self._write_indexed() if self._opset == 5 else self._write_listed("target")
             self._nodes.append(Node(self.operator, (rows,), ("sums",), attributes, TREES))
             outputs = self._answer()
         name = Value("X", self._input, (None, forest.n_features))
@@ -267,7 +267,7 @@ class _Writer:
             labels, kind = labels.astype(str), STRING
         if forest.link_scale != 1:
             raise InputError("this forest scales its scores, which needs opset=5", argument="opset")
-        attributes = self._listed("class") | {"post_transform": transforms[forest.link]}
+        attributes = self._write_listed("class") | {"post_transform": transforms[forest.link]}
         attributes |= (
             {"classlabels_int64s": labels}
             if kind == INT64
@@ -289,7 +289,7 @@ class _Writer:
         mode = np.where(numeric, np.uint8(LT if strict else LEQ), np.uint8(MEMBER))
         return split, track.astype(np.int64), mode
 
-    def _indexed(self) -> dict[str, Any]:
+    def _write_indexed(self) -> dict[str, Any]:
         """Return the attributes of TreeEnsemble: inner nodes and leaves are two lists."""
         forest = self._forest
         inner = forest.left >= 0
@@ -376,7 +376,7 @@ class _Writer:
                 mode[at], split[at] = LT, -np.inf
         return np.concatenate(sets) if sets else np.zeros(0)
 
-    def _listed(self, weights: str) -> dict[str, Any]:
+    def _write_listed(self, weights: str) -> dict[str, Any]:
         """Return the attributes of the older operators: all nodes in one list, and the weights of leaves in another."""
         forest = self._forest
         inner = forest.left >= 0

@@ -14,9 +14,22 @@ from scurry.forest.rows import (
     text_columns,
     thread_count,
 )
-from scurry.forest.structure import ARRAYS, MISSING_NAN, MISSING_NONE, MISSING_ZERO, NODE_ARRAYS, ZERO, label_codes
+from scurry.forest.structure import (
+    ARRAYS,
+    MISSING_NAN,
+    MISSING_NONE,
+    MISSING_ZERO,
+    NODE_ARRAYS,
+    ZERO,
+    decision_slack,
+    label_codes,
+    largest_scores,
+    leaf_scores,
+    score_step,
+    score_threshold,
+)
 from scurry.forest.tables import CodedRows, Encoder, as_frame, count_rows, take_rows
-from scurry.forest.tree_answers import decision_slack, largest_scores, leaf_scores, score_step, score_threshold
+from scurry.forest.tree_answers import first_true, neighbours
 from scurry.forest.trees import join_trees, mean_of_leaves
 from scurry.forest.wrappers import Averaged, Calibrated, Isolation, OneVsRest, Samme, Thresholded, Voted, Wrapper
 
@@ -49,6 +62,7 @@ __all__ = [
     "columns_read",
     "count_rows",
     "decision_slack",
+    "first_true",
     "float_columns",
     "in_blocks",
     "join_trees",
@@ -56,6 +70,7 @@ __all__ = [
     "largest_scores",
     "leaf_scores",
     "mean_of_leaves",
+    "neighbours",
     "score_step",
     "score_threshold",
     "take_rows",

@@ -23,7 +23,16 @@ from scurry.forest.files.packed import Packed, StoredForest, average_leaves
 from scurry.forest.files.storage import container_bytes, container_of, write_container
 from scurry.forest.front import Front, RawRows
 from scurry.forest.rows import RowCall, as_rows, for_engine, in_blocks, thread_count
-from scurry.forest.structure import ARRAYS, HEADER, NODE_ARRAYS, check_fields, fill_arrays, freeze
+from scurry.forest.structure import (
+    ARRAYS,
+    HEADER,
+    NODE_ARRAYS,
+    check_fields,
+    fill_arrays,
+    freeze,
+    leaf_scores,
+    score_step,
+)
 from scurry.forest.tables import Encoder
 from scurry.forest.trees import cut_trees, join_trees
 from scurry.forest.wrappers import Wrapper
@@ -553,6 +562,44 @@ class Forest(StoredForest):
         out = np.empty((len(X), self.n_trees), np.int32)
         self.leaf_engine.leaves(X, out, thread_count(n_threads))
         return out
+
+    def tree_scores(self, X: Any) -> NDArray[np.float64]:
+        """Return what each tree adds to the score of each row, on the grid on which early exits count.
+
+        With two classes, a row is positive iff its scores add up to at least `score_threshold`. With more, they are
+        added to `score_start`, and the class with the largest sum is the label. Scores are rounded to a grid that is so
+        fine that the largest possible sum has about 31 bits. So a rule fitted to them decides as a predictor runs it.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (n_rows, n_features)
+
+        Returns
+        -------
+        float64 array of shape (n_rows, n_trees), or (n_rows, n_rounds, n_classes) for more than two classes
+
+        Examples
+        --------
+        >>> import scurry
+        >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
+        ...          "value": [[0.5, 0.5], [0.75, 0.25], [0, 1]]}
+        >>> forest = scurry.Forest.from_trees([stump] * 2)
+        >>> forest.tree_scores([[0.0], [1.0]]).tolist(), forest.score_threshold
+        ([[-0.25, -0.25], [0.5, 0.5]], 0.0)
+        """
+        if self.n_classes < 2:
+            raise InputError("scores decide between classes, and this model is a regressor or has one class")
+        step, leaves = score_step(self), self.apply(X)
+        if self.n_classes == 2:
+            return (np.rint(leaf_scores(self) / step) * step)[leaves]
+        values = np.rint(self.leaf_values() / step) * step
+        if self.tree_output[0] < 0:
+            return values[leaves]
+        size = self.trees_per_round
+        scores = np.zeros((len(leaves), self.n_rounds, self.n_classes))
+        for tree, output in enumerate(self.tree_output):
+            scores[:, tree // size, output] += values[leaves[:, tree], 0]
+        return scores
 
     def keep_splits(self, stays: NDArray[np.bool_]) -> Self:
         """Return the forest with only some of its splits; the other inner nodes become leaves or disappear.

@@ -46,6 +46,8 @@ class RawRows:
         encoders take it, and -2 where it is refused, as by imputers.
     missing_upto : mapping of int to float
         For features of which the pipeline makes missing values of small numbers, as a logarithm does: the largest one.
+    unread : tuple of int
+        Features that the pipeline leaves out, and that may hold anything in an array of objects.
 
     Examples
     --------
@@ -65,6 +67,7 @@ class RawRows:
     takes_sparse: bool = False
     missing_upto: Mapping[int, float] = field(default_factory=dict)
     na_codes: Mapping[int, int] = field(default_factory=dict)
+    unread: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.dtype is not None:
@@ -79,6 +82,8 @@ class RawRows:
             raise InputError("codes of missing values must not be negative")
         if not set(self.na_codes.values()) <= {NA_UNKNOWN, NA_REFUSED}:
             raise InputError(f"na_codes must be {NA_UNKNOWN} or {NA_REFUSED}")
+        if any(feature in categories or not 0 <= feature < n_features for feature in self.unread):
+            raise InputError("unread must be numbers of features that have no categories")
         for feature, limit in self.missing_upto.items():
             if feature in categories or not 0 <= feature < n_features or not np.isfinite(limit):
                 raise InputError(f"missing_upto has {limit} for feature {feature}, which has no such numbers")
@@ -128,6 +133,7 @@ class RawRows:
         # Earlier versions wrote no such fields, and their files keep their digest.
         stored |= {"takes_sparse": True} if self.takes_sparse else {}
         stored |= {"na_codes": {str(at): code for at, code in self.na_codes.items()}} if self.na_codes else {}
+        stored |= {"unread": list(self.unread)} if self.unread else {}
         limits = {str(feature): limit for feature, limit in self.missing_upto.items()}
         return stored | {"missing_upto": limits} if limits else stored
 
@@ -145,6 +151,7 @@ class RawRows:
                 bool(stored.get("takes_sparse", False)),
                 limits,
                 {int(feature): int(code) for feature, code in stored.get("na_codes", {}).items()},
+                tuple(int(feature) for feature in stored.get("unread", ())),
             )
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise FormatError("raw_rows must have dtype, missing_codes and known_only") from error

@@ -269,4 +269,7 @@ def _from_array(forest: ForestFields, X: Any) -> NDArray[Any]:
         return np.require(array, array.dtype if array.dtype in _FLOATS else forest.integer_dtype, "A")
     # Categories of an array are codes, unless the source looks numbers up by value as well, which it does as float64.
     array = array.astype(np.float64 if kind in "fiub" else object, order="F", copy=False)
+    if kind not in "fiub" and forest.raw_rows is not None and forest.raw_rows.unread:
+        array = array.copy(order="F")
+        array[:, forest.raw_rows.unread] = 0.0
     return reader_of(forest).read_arrays(list(array.T), codes=not forest.encode_numbers)

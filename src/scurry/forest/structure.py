@@ -1,4 +1,4 @@
-"""Structure: the fields of a forest, and the checks that every Forest has passed.
+"""Structure: the fields of a forest, what follows from them, and the checks that every Forest has passed.
 
 `ForestFields` stands below `Forest` so that checks and rows can read a forest's fields without knowing the class.
 """
@@ -60,11 +60,12 @@ ZERO = float(np.float32(1e-35))
 """Largest magnitude that counts as zero where zero means missing: LightGBM's constant, which is a float32."""
 MAX_NODES = 2**31 - 2  # node indices are int32, and -1 is taken
 MAX_FEATURES = 2**31 - 1
+_LARGEST_SUM = 2**31 - 2  # early exits count in 32-bit integers
 MAX_CATEGORY_WORDS = 2**24 // 32  # category codes beyond 2**24 are no longer whole numbers in float32
 
 
 class ForestFields:
-    """Arrays and header fields of a forest, and the shape that follows from them; `scurry.Forest` documents them."""
+    """Arrays and header fields of a forest, and what follows from them; `scurry.Forest` documents them."""
 
     tree_offset: NDArray[np.int64]
     feature: NDArray[np.int32]
@@ -197,6 +198,11 @@ class ForestFields:
         """Number of rounds. A round evaluates one tree, or one per output (or several) where each serves one output."""
         return self.n_trees // self.trees_per_round
 
+    def trees_of(self, rounds: NDArray[np.integer]) -> NDArray[np.int32]:
+        """Return an order of all rounds, or of all trees, as an order of trees; shape (n_trees,)."""
+        size = self.n_trees // len(rounds)
+        return (rounds[:, None] * size + np.arange(size)).ravel().astype(np.int32)
+
     @property
     def score_divisor(self) -> int:
         """What a row's sums are divided by to give its scores: the trees behind each output, 1 where they are added."""
@@ -217,6 +223,64 @@ class ForestFields:
     def titles(self) -> Sequence[str]:
         """What tables and plots call each feature: its name, or "column 0", … in a forest without names."""
         return self.feature_names or [f"column {feature}" for feature in range(self.n_features)]
+
+    def codes_of(self, labels: ArrayLike, name: str = "y") -> NDArray[np.int32]:
+        """Return the index of each label among the forest's classes.
+
+        Parameters
+        ----------
+        labels : array of shape (n_rows,)
+        name : str, default "y"
+            What messages call the labels.
+
+        Returns
+        -------
+        int32 array of shape (n_rows,)
+
+        Raises
+        ------
+        InputError
+            If a label is missing, or is not one of the classes.
+
+        Examples
+        --------
+        >>> import scurry
+        >>> forest = scurry.Forest.from_trees([{"feature": [-1], "threshold": [0], "left": [-1], "right": [-1],
+        ...                                     "value": [[0.7, 0.3]]}], classes=["no", "yes"])
+        >>> forest.codes_of(["yes", "no"])
+        array([1, 0], dtype=int32)
+        """
+        return label_codes(self.classes, labels, name)
+
+    def most_of_trees(self, number_of: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return the largest number of the leaves of each tree, or 0; `number_of` makes them of `leaf_values`."""
+        of_node = np.where(self.is_leaf, number_of(self.leaf_values()), 0.0)
+        return np.maximum.reduceat(of_node, self.tree_offset[:-1])
+
+    def leaf_values(self) -> NDArray[np.float64]:
+        """Return what each node, as a leaf, adds to the sums: its values, or its one-hot vote.
+
+        Returns
+        -------
+        float64 array of shape (n_nodes, n_columns)
+        """
+        if self.aggregation != "vote":
+            return self.value
+        votes = np.zeros_like(self.value)
+        votes[np.arange(self.n_nodes), self.value.argmax(axis=1)] = 1.0
+        return votes
+
+    @property
+    def score_threshold(self) -> float:
+        """The sum of a row's `tree_scores` from which on it is positive, for two classes (ties aside)."""
+        return score_threshold(self)
+
+    @property
+    def score_start(self) -> NDArray[np.float64]:
+        """What the class sums of `tree_scores` start from, shape (n_outputs,): the base score on the same grid."""
+        step = score_step(self)
+        start: NDArray[np.float64] = np.rint(self.base_score / step) * step
+        return start
 
 
 def freeze(values: ArrayLike, dtype: type | None, name: str) -> NDArray[Any]:
@@ -511,3 +575,78 @@ def link_scores(scores: NDArray[np.float64], link: str, scale: float) -> NDArray
             case _:  # "logistic" and "logistic-each"
                 linked = 1 / (1 + np.exp(-z))
     return np.asarray(linked, dtype=np.float64)
+
+
+def leaf_scores(forest: ForestFields) -> NDArray[np.float64]:
+    """Return what each node adds to the score that decides between two classes, shape (n_nodes,).
+
+    The model's own leaf value, or half the difference of what it adds to the second class and to the first.
+    """
+    if forest.n_classes != 2:
+        raise InputError(f"scores of two classes are needed, the model has {forest.n_classes or 'none: a regressor'}")
+    values = forest.leaf_values()
+    if forest.n_outputs == 1:
+        return values[:, 0]
+    if forest.tree_output[0] >= 0:
+        return np.repeat(forest.tree_output - 0.5, np.diff(forest.tree_offset)) * values[:, 0]
+    return (values[:, 1] - values[:, 0]) / 2
+
+
+def largest_scores(forest: ForestFields) -> NDArray[np.float64]:
+    """Return the largest size of what a leaf of each tree adds, to the score of two classes or to any; (n_trees,)."""
+
+    def size_of(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        if forest.n_classes != 2 or forest.n_outputs == 1:
+            return np.asarray(np.abs(values).max(axis=1))
+        return np.abs(values[:, 0] if values.shape[1] == 1 else values[:, 1] - values[:, 0]) / 2
+
+    return forest.most_of_trees(size_of)
+
+
+def score_threshold(forest: ForestFields) -> float:
+    """Return the sum of `leaf_scores` from which on a row is positive (ties of two probabilities aside)."""
+    base = forest.base_score
+    if forest.n_outputs == 2:
+        return (float(base[0]) - float(base[1])) / 2
+    return forest.decision_threshold * forest.score_divisor - float(base[0])
+
+
+def score_step(forest: ForestFields) -> float:
+    """Return the grid unit: the power of two in which no sum of leaf scores leaves the range of int32."""
+    start = abs(score_threshold(forest)) if forest.n_classes == 2 else float(np.abs(forest.base_score).max())
+    largest = float(largest_scores(forest).sum()) + start
+    room = _LARGEST_SUM - 2 * forest.n_trees
+    # Scores may be so small that no normal number is a grid for all of int32; the smallest one does.
+    return float(2.0 ** -min(np.floor(np.log2(room / largest)), 1022.0)) if largest > 0 else 1.0
+
+
+def decision_slack(forest: ForestFields, step: float) -> int:
+    """Return how far from the decision a sum in units of `step` may be while the model still answers either label.
+
+    Beyond it, integer sums decide as the model does, whatever the input. For two classes the sum is that of
+    `leaf_scores` and its distance to `score_threshold` counts; for more it is the lead of one class over another.
+
+    Why it is enough: let ``u`` be the unit roundoff of `score_dtype`, and ``M`` a bound on every partial sum of one
+    output. Rounding leaves and the base score to that precision and adding them one after another moves a sum by less
+    than ``(n_trees + 2) u M``, the division and the comparison by less than ``4 u M``. A softmax keeps the order of two
+    scores that are ``8 eps / link_scale`` apart, up to the rounding of its argument. Rounding each leaf to the grid
+    moves the sum by half a unit per tree, and the threshold or the base score by half a unit more.
+    """
+    wrapper = forest.wrapper
+    if wrapper is not None and wrapper.decides and not wrapper.adds_up:
+        return _LARGEST_SUM  # no sum tells what the members answer
+    real = np.dtype(forest.score_dtype).type
+    of_tree = forest.most_of_trees(lambda values: np.abs(values).max(axis=1))
+    largest = float(of_tree.sum()) + float(np.abs(forest.base_score).max())
+    largest += abs(forest.decision_threshold) * forest.score_divisor if forest.n_outputs == 1 else 0.0
+    if not largest < float(np.finfo(real).max) / 4:
+        raise InputError(f"sums of leaf values may exceed what {forest.score_dtype} holds")
+    eps = float(np.finfo(real).eps)
+    moved = (forest.n_trees + 12) * eps * largest
+    if forest.n_outputs > 1 and forest.link == "softmax" and forest.label_from == "probability":
+        moved += 8 * eps / forest.link_scale
+    if wrapper is not None and wrapper.decides:
+        # The members' own sums, quotients and means are rounded as well, and so is each leaf that was scaled.
+        moved *= 4
+    n_sums = 1 if forest.n_classes == 2 else 2  # both sums of a lead move
+    return int(np.ceil(n_sums * (moved / step + forest.n_trees / 2 + 0.5))) + 1

@@ -170,7 +170,7 @@ class TableReader:
         """Return columns of numbers or objects, one for each feature, as a matrix; with `codes`, numbers are codes."""
         rows = self._empty(len(columns[0]) if columns else 0)
         self._check(_core.read_columns(columns, self.recipes, rows, codes=codes))
-        return self._known(rows)
+        return self._check_categories(rows)
 
     def read_value(self, feature: int, given: Any) -> float:
         """Return one value of a feature as the forest compares it."""
@@ -252,7 +252,7 @@ class TableReader:
             self._check(None if failure is None else (feature, *failure[1:]))
             order[feature] = -1  # done
         self._check(failure)
-        return self._known(rows)
+        return self._check_categories(rows)
 
     def _read_pandas(self, frame: Any, expected: tuple[str, ...] | None, ranks: _core.ByteRanks | None) -> NDArray[Any]:
         layout, columns = self._layout_of(self._names_of(frame.columns), _arrays_of(frame))
@@ -267,7 +267,7 @@ class TableReader:
         self._check(failure)
         if ranks is not None and self._has_unknown(rows):
             return self._read_pandas(frame, expected, None)  # the message names the row
-        return rows if ranks is not None else self._known(rows)
+        return rows if ranks is not None else self._check_categories(rows)
 
     def _names_of(self, index: Any) -> tuple[Any, ...]:
         """Return the names in an Index of pandas, which rows taken from one frame share."""
@@ -354,7 +354,7 @@ class TableReader:
         """Return whether rows that are bytes hold unknown categories where the encoder of a pipeline refuses them."""
         return any(rows[:, feature].max(initial=0) == _MISSING_BYTE for feature in self._raw.known_only)
 
-    def _known(self, rows: NDArray[Any]) -> NDArray[Any]:
+    def _check_categories(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Return the rows, after refusing unknown categories where the encoder of a pipeline does."""
         for feature in self._refuses_na:
             refused = rows[:, feature] == NA_REFUSED
@@ -497,7 +497,7 @@ def _source_of(column: Any) -> Callable[[Any], Any]:
         return _itself if plain or column.dtype.kind == "O" else _plain
     if type(column).__name__ in ("ArrowStringArray", "ArrowExtensionArray"):
         return _arrow_of
-    return _unmasked if hasattr(column, "_mask") else _plain
+    return _read_nullable if hasattr(column, "_mask") else _plain
 
 
 def _itself(column: Any) -> Any:
@@ -509,7 +509,7 @@ def _arrow_of(column: Any) -> Any:
     return _core.ArrowTable(arrow.__arrow_c_stream__()) if hasattr(arrow, "__arrow_c_stream__") else _plain(column)
 
 
-def _unmasked(column: Any) -> NDArray[Any]:
+def _read_nullable(column: Any) -> NDArray[Any]:
     """Return a nullable column as numbers: floats where some are missing."""
     if column.isna().any():
         floats: NDArray[Any] = column.to_numpy(dtype=np.float64, na_value=np.nan)

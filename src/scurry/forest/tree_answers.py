@@ -1,4 +1,4 @@
-"""What trees answer: the class each votes for, what each adds to the score that decides, and what scores mean."""
+"""What trees answer: where a node sends a row, the class that each tree votes for, and what scores mean."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from scurry.checks import check_numbers
 from scurry.errors import InputError
 from scurry.forest.rows import as_rows, thread_count
-from scurry.forest.structure import MISSING_NONE, MISSING_ZERO, ZERO, ForestFields, label_codes, link_scores
+from scurry.forest.structure import MISSING_NONE, MISSING_ZERO, ZERO, ForestFields, leaf_scores, link_scores
 from scurry.forest.wrappers import Isolation, Voted
 
 _SAME = 1e-9  # leads of leaves that differ by less are the same but for rounding
-_LARGEST_SUM = 2**31 - 2  # early exits count in 32-bit integers
 
 
 class TreeAnswers(ForestFields, ABC):
@@ -33,34 +32,6 @@ class TreeAnswers(ForestFields, ABC):
     @abstractmethod
     def replace(self, **fields: Any) -> Self:
         """Return a forest that differs in some fields."""
-
-    def codes_of(self, labels: ArrayLike, name: str = "y") -> NDArray[np.int32]:
-        """Return the index of each label among the forest's classes.
-
-        Parameters
-        ----------
-        labels : array of shape (n_rows,)
-        name : str, default "y"
-            What messages call the labels.
-
-        Returns
-        -------
-        int32 array of shape (n_rows,)
-
-        Raises
-        ------
-        InputError
-            If a label is missing, or is not one of the classes.
-
-        Examples
-        --------
-        >>> import scurry
-        >>> forest = scurry.Forest.from_trees([{"feature": [-1], "threshold": [0], "left": [-1], "right": [-1],
-        ...                                     "value": [[0.7, 0.3]]}], classes=["no", "yes"])
-        >>> forest.codes_of(["yes", "no"])
-        array([1, 0], dtype=int32)
-        """
-        return label_codes(self.classes, labels, name)
 
     def decision_values(self, X: Any, n_threads: int | None = 1) -> NDArray[np.float64]:
         """Return what the source calls its decision function: the scores, unless a wrapper says otherwise.
@@ -93,24 +64,6 @@ class TreeAnswers(ForestFields, ABC):
         if not isinstance(self.wrapper, Isolation):
             raise InputError("score_samples is for an IsolationForest; use predict_proba or scores")
         return self.wrapper.score_samples(self.scores(X, n_threads)[:, 0])
-
-    def most_of_trees(self, number_of: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> NDArray[np.float64]:
-        """Return the largest number of the leaves of each tree, or 0; `number_of` makes them of `leaf_values`."""
-        of_node = np.where(self.is_leaf, number_of(self.leaf_values()), 0.0)
-        return np.maximum.reduceat(of_node, self.tree_offset[:-1])
-
-    def leaf_values(self) -> NDArray[np.float64]:
-        """Return what each node, as a leaf, adds to the sums: its values, or its one-hot vote.
-
-        Returns
-        -------
-        float64 array of shape (n_nodes, n_columns)
-        """
-        if self.aggregation != "vote":
-            return self.value
-        votes = np.zeros_like(self.value)
-        votes[np.arange(self.n_nodes), self.value.argmax(axis=1)] = 1.0
-        return votes
 
     def goes_left(self, node: int, x: float) -> bool:
         """Return whether an inner node sends a row left.
@@ -304,127 +257,49 @@ class TreeAnswers(ForestFields, ABC):
         votes: NDArray[Any] = self.value.argmax(axis=1).astype(np.min_scalar_type(self.n_classes))[self.apply(X)]
         return votes
 
-    def tree_scores(self, X: Any) -> NDArray[np.float64]:
-        """Return what each tree adds to the score of each row, on the grid on which early exits count.
 
-        With two classes, a row is positive iff its scores add up to at least `score_threshold`. With more, they are
-        added to `score_start`, and the class with the largest sum is the label. Scores are rounded to a grid that is so
-        fine that the largest possible sum has about 31 bits. So a rule fitted to them decides as a predictor runs it.
+def first_true(question: Callable[[float], bool], least: float, most: float) -> float:
+    """Return the smallest double at which a question is answered yes, if it is yes from there on.
 
-        Parameters
-        ----------
-        X : array or DataFrame of shape (n_rows, n_features)
+    Parameters
+    ----------
+    question : callable
+    least, most : float
+        Where to look.
 
-        Returns
-        -------
-        float64 array of shape (n_rows, n_trees), or (n_rows, n_rounds, n_classes) for more than two classes
+    Returns
+    -------
+    float
+        `least` if the answer is always yes, and the number after `most` if it never is.
 
-        Examples
-        --------
-        >>> import scurry
-        >>> stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1],
-        ...          "value": [[0.5, 0.5], [0.75, 0.25], [0, 1]]}
-        >>> forest = scurry.Forest.from_trees([stump] * 2)
-        >>> forest.tree_scores([[0.0], [1.0]]).tolist(), forest.score_threshold
-        ([[-0.25, -0.25], [0.5, 0.5]], 0.0)
-        """
-        if self.n_classes < 2:
-            raise InputError("scores decide between classes, and this model is a regressor or has one class")
-        step, leaves = score_step(self), self.apply(X)
-        if self.n_classes == 2:
-            return (np.rint(leaf_scores(self) / step) * step)[leaves]
-        values = np.rint(self.leaf_values() / step) * step
-        if self.tree_output[0] < 0:
-            return values[leaves]
-        size = self.trees_per_round
-        scores = np.zeros((len(leaves), self.n_rounds, self.n_classes))
-        for tree, output in enumerate(self.tree_output):
-            scores[:, tree // size, output] += values[leaves[:, tree], 0]
-        return scores
-
-    @property
-    def score_threshold(self) -> float:
-        """The sum of a row's `tree_scores` from which on it is positive, for two classes (ties aside)."""
-        return score_threshold(self)
-
-    @property
-    def score_start(self) -> NDArray[np.float64]:
-        """What the class sums of `tree_scores` start from, shape (n_outputs,): the base score on the same grid."""
-        step = score_step(self)
-        start: NDArray[np.float64] = np.rint(self.base_score / step) * step
-        return start
-
-
-def leaf_scores(forest: TreeAnswers) -> NDArray[np.float64]:
-    """Return what each node adds to the score that decides between two classes, shape (n_nodes,).
-
-    The model's own leaf value, or half the difference of what it adds to the second class and to the first.
+    Examples
+    --------
+    >>> from scurry.forest import first_true
+    >>> first_true(lambda x: x * x * x >= 8.0, -10.0, 10.0)
+    2.0
     """
-    if forest.n_classes != 2:
-        raise InputError(f"scores of two classes are needed, the model has {forest.n_classes or 'none: a regressor'}")
-    values = forest.leaf_values()
-    if forest.n_outputs == 1:
-        return values[:, 0]
-    if forest.tree_output[0] >= 0:
-        return np.repeat(forest.tree_output - 0.5, np.diff(forest.tree_offset)) * values[:, 0]
-    return (values[:, 1] - values[:, 0]) / 2
+    low, high = _rank(least), _rank(most)
+    if question(least):
+        return least
+    if not question(most):
+        return float(np.nextafter(most, np.inf))
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if question(_number(middle)) else (middle, high)
+    return _number(high)
 
 
-def largest_scores(forest: TreeAnswers) -> NDArray[np.float64]:
-    """Return the largest size of what a leaf of each tree adds, to the score of two classes or to any; (n_trees,)."""
-
-    def size_of(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        if forest.n_classes != 2 or forest.n_outputs == 1:
-            return np.asarray(np.abs(values).max(axis=1))
-        return np.abs(values[:, 0] if values.shape[1] == 1 else values[:, 1] - values[:, 0]) / 2
-
-    return forest.most_of_trees(size_of)
+def _rank(x: float) -> int:
+    """Return the place of a double among all, 0 at zero."""
+    bits = int(np.float64(abs(x)).view(np.int64))
+    return bits if x >= 0 else -bits
 
 
-def score_threshold(forest: ForestFields) -> float:
-    """Return the sum of `leaf_scores` from which on a row is positive (ties of two probabilities aside)."""
-    base = forest.base_score
-    if forest.n_outputs == 2:
-        return (float(base[0]) - float(base[1])) / 2
-    return forest.decision_threshold * forest.score_divisor - float(base[0])
+def _number(rank: int) -> float:
+    size = float(np.int64(abs(rank)).view(np.float64))
+    return size if rank >= 0 else -size
 
 
-def score_step(forest: TreeAnswers) -> float:
-    """Return the grid unit: the power of two in which no sum of leaf scores leaves the range of int32."""
-    start = abs(score_threshold(forest)) if forest.n_classes == 2 else float(np.abs(forest.base_score).max())
-    largest = float(largest_scores(forest).sum()) + start
-    room = _LARGEST_SUM - 2 * forest.n_trees
-    # Scores may be so small that no normal number is a grid for all of int32; the smallest one does.
-    return float(2.0 ** -min(np.floor(np.log2(room / largest)), 1022.0)) if largest > 0 else 1.0
-
-
-def decision_slack(forest: TreeAnswers, step: float) -> int:
-    """Return how far from the decision a sum in units of `step` may be while the model still answers either label.
-
-    Beyond it, integer sums decide as the model does, whatever the input. For two classes the sum is that of
-    `leaf_scores` and its distance to `score_threshold` counts; for more it is the lead of one class over another.
-
-    Why it is enough: let ``u`` be the unit roundoff of `score_dtype`, and ``M`` a bound on every partial sum of one
-    output. Rounding leaves and the base score to that precision and adding them one after another moves a sum by less
-    than ``(n_trees + 2) u M``, the division and the comparison by less than ``4 u M``. A softmax keeps the order of two
-    scores that are ``8 eps / link_scale`` apart, up to the rounding of its argument. Rounding each leaf to the grid
-    moves the sum by half a unit per tree, and the threshold or the base score by half a unit more.
-    """
-    wrapper = forest.wrapper
-    if wrapper is not None and wrapper.decides and not wrapper.adds_up:
-        return _LARGEST_SUM  # no sum tells what the members answer
-    real = np.dtype(forest.score_dtype).type
-    of_tree = forest.most_of_trees(lambda values: np.abs(values).max(axis=1))
-    largest = float(of_tree.sum()) + float(np.abs(forest.base_score).max())
-    largest += abs(forest.decision_threshold) * forest.score_divisor if forest.n_outputs == 1 else 0.0
-    if not largest < float(np.finfo(real).max) / 4:
-        raise InputError(f"sums of leaf values may exceed what {forest.score_dtype} holds")
-    eps = float(np.finfo(real).eps)
-    moved = (forest.n_trees + 12) * eps * largest
-    if forest.n_outputs > 1 and forest.link == "softmax" and forest.label_from == "probability":
-        moved += 8 * eps / forest.link_scale
-    if wrapper is not None and wrapper.decides:
-        # The members' own sums, quotients and means are rounded as well, and so is each leaf that was scaled.
-        moved *= 4
-    n_sums = 1 if forest.n_classes == 2 else 2  # both sums of a lead move
-    return int(np.ceil(n_sums * (moved / step + forest.n_trees / 2 + 0.5))) + 1
+def neighbours(x: float, n: int) -> list[float]:
+    """Return a double with `n` before and `n` after it."""
+    return [_number(_rank(x) + step) for step in range(-n, n + 1)]

@@ -162,7 +162,10 @@ def cut_trees(forest: ForestFields) -> dict[str, Any] | None:
     fields["value"][is_zero] = 0.0
     for side in ("left", "right"):
         fields[side] = np.concatenate(
-            [_moved(getattr(copy, side), start) for copy, start in zip(copies, offset[:-1].tolist(), strict=True)]
+            [
+                _shift_children(getattr(copy, side), start)
+                for copy, start in zip(copies, offset[:-1].tolist(), strict=True)
+            ]
         )
     return fields | {"tree_offset": offset, "tree_output": output, "wrapper": None, "front": None}
 
@@ -179,7 +182,7 @@ class _Copy(NamedTuple):
         return self._replace(origin=self.origin + first)
 
 
-def _moved(children: NDArray[np.int32], by: int) -> NDArray[np.int32]:
+def _shift_children(children: NDArray[np.int32], by: int) -> NDArray[np.int32]:
     return np.where(children < 0, -1, children + by).astype(np.int32)
 
 

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.errors import InputError
 from scurry.forest import CodedRows
 from scurry.monitoring.betting import Counts, Part
-from scurry.plan import Plan
 from scurry.predictor import Predictor
-from scurry.promises import Labels, Outcomes, Promise, Values
+from scurry.promises import Outcomes, Promise, Values
 from scurry.runners.cells import bound_sums
+from scurry.runners.comparison import compare, plan_in_full
 
 _ARRAYS = tuple(f.name for f in fields(Outcomes) if f.name != "classes")
 
@@ -71,10 +70,6 @@ class Comparison:
     promise: Promise
 
     @cached_property
-    def _classes(self) -> tuple[Any, ...]:
-        return () if self.predictor.classes is None else tuple(self.predictor.classes.tolist())
-
-    @cached_property
     def _compared(self) -> str | None:
         """What a promise about values compares; None for labels."""
         return self.promise.of if isinstance(self.promise, Values) else None
@@ -92,14 +87,8 @@ class Comparison:
     @cached_property
     def full(self) -> Predictor:
         """The predictor that evaluates every tree: the model itself, or the vote of all trees."""
-        forest, plan = self.predictor.forest, self.predictor.plan
-        if isinstance(self.promise, Labels) and self.promise.against == "vote":
-            assert plan.stop is not None
-            stop = plan.stop.without_stops()
-            if stop is None:
-                raise InputError("this plan cannot be run in full, so that its promise cannot be watched")
-            return Predictor(forest, Plan(order=plan.order, stop=stop))
-        return Predictor.full(forest)
+        forest = self.predictor.forest
+        return Predictor(forest, plan_in_full(forest, self.predictor.plan, self.promise))
 
     @cached_property
     def oracle(self) -> Predictor:
@@ -126,23 +115,8 @@ class Comparison:
         answers : array of shape (n_rows,), optional
             The predictor's answers, where they are known.
         """
-        forest, of = self.predictor.forest, self._compared
-        if self.by_query:
-            ranked = self.predictor.predict(rows, groups=numbers)
-            return Outcomes(answers=ranked, full=forest.predict(rows), queries=numbers)
-        known: dict[str, Any] = {}
-        if of == "probability":
-            known["probabilities"] = self.predictor.predict_proba(rows)[:, 1]
-            known["full_probabilities"] = forest.predict_proba(rows)[:, 1]
-        elif of == "log-odds":
-            known["log_odds"] = self.predictor.run(rows).scores * forest.link_scale
-            known["full_log_odds"] = self.full.run(rows).scores * forest.link_scale
-        return Outcomes(
-            answers=self.predictor.predict(rows) if answers is None else answers,
-            full=self.oracle.predict(rows),
-            classes=self._classes,
-            **known,
-        )
+        queries = numbers if self.by_query else None
+        return compare(self.predictor, self.oracle, self.promise, rows, queries=queries, answers=answers)
 
     def count_trees(self, rows: NDArray[Any], numbers: NDArray[np.int64]) -> NDArray[np.int32]:
         """Return after how many trees the predictor stops each row."""

@@ -85,6 +85,7 @@ from scurry.checks import (
 )
 from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest, thread_count
+from scurry.formatting import format_bytes
 from scurry.orders.curves import cost_per_step, mean_over_time, measure_curve, nma
 from scurry.orders.ordering_set import OrderingSet, can_be_weighted
 from scurry.plan import READOUTS
@@ -170,7 +171,7 @@ def find_optimal(
     grid = _core.Grid(ordering.descent())
     n_states, seconds = size.n_states, grid.seconds(n_threads)
     _log.info(
-        "optimal order: %s states, %s, about %s", f"{n_states:,}", _format_bytes(size.memory), _format_seconds(seconds)
+        "optimal order: %s states, %s, about %s", f"{n_states:,}", format_bytes(size.memory), _format_seconds(seconds)
     )
     if progress is None:
         return grid.optimal(worst=worst, n_threads=n_threads, progress=None)
@@ -196,20 +197,9 @@ def _explain_refusal(
     nearest = f"Feasible are {' or '.join(feasible)}. " if feasible else ""
     return (
         f"the optimal order of {n_trees} trees of depth {deepest} has {size.n_states:.3g} states to look at and needs "
-        f"{_format_bytes(size.memory)}, more than max_memory = {_format_bytes(max_memory)}. {nearest}"
+        f"{format_bytes(size.memory)}, more than max_memory = {format_bytes(max_memory)}. {nearest}"
         'Use order="auto", whose orders come close for forests of any size'
     )
-
-
-def _format_bytes(n: int) -> str:
-    if n < 1000:
-        return f"{n} B"
-    size = n / 1000
-    for unit in ("kB", "MB", "GB", "TB"):
-        if size < 999.5 or unit == "TB":
-            break
-        size /= 1000
-    return f"{size:.1f} {unit}" if size < 10 else f"{size:.0f} {unit}" if size < 1e6 else f"{size:.1e} {unit}"
 
 
 def _format_seconds(n: float) -> str:

@@ -17,6 +17,8 @@ from scurry.plan.plan import (
     StopRule,
     SumRule,
     Tally,
+    band_rule,
+    lead_rule,
     readout_weights,
     to_int32,
 )
@@ -44,6 +46,8 @@ __all__ = [
     "SumRule",
     "Tally",
     "TopKRule",
+    "band_rule",
+    "lead_rule",
     "readout_weights",
     "to_int32",
 ]

@@ -608,6 +608,21 @@ def to_int32(values: NDArray[np.float64]) -> NDArray[np.int32]:
     return values.clip(NEVER_BELOW, NEVER_ABOVE).astype(np.int32)
 
 
+def band_rule(step: float, lower: NDArray[np.float64], upper: NDArray[np.float64], **pieces: Any) -> SumRule:
+    """Return the rule on one sum of scores with these thresholds after each tree but the last, in units of `step`.
+
+    Infinite thresholds stop no row. Where there are `pieces`, see `ExitRule`, they count instead of the thresholds.
+    """
+    below = to_int32(np.floor(np.pad(lower, 1, constant_values=-np.inf)))
+    above = to_int32(np.ceil(np.pad(upper, 1, constant_values=np.inf)))
+    return ExitRule(kind="scores", step=step, weights=np.ones(1), lower=below[None], upper=above[None], **pieces)
+
+
+def lead_rule(step: float, lead: NDArray[np.float64]) -> SumRule:
+    """Return the rule on a score per class with these leads after each round but the last, in units of `step`."""
+    return LeaderRule(kind="scores", step=step, lead=to_int32(np.ceil(np.pad(lead, 1, constant_values=np.inf))))
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StepRule(StopRule):
     """A row may stop after any step, whenever the caller's budget ends.
@@ -644,9 +659,6 @@ def readout_weights(forest: Forest, readout: str) -> NDArray[np.float64]:
         return np.empty(0)
     height = np.repeat(forest.tree_depth, np.diff(forest.tree_offset)) + 1
     return np.where(forest.is_leaf, 1.0, ((forest.node_depth + 1) / height) ** 2)
-
-
-_LITTLE_SAVED = 0.85  # of all trees: rules and estimates take about what the others of a row would
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -763,16 +775,6 @@ class Plan:
         """The name of the method that made the plan."""
         return "full" if self.certificate is None else self.certificate.method
 
-    def describe_saving(self, forest: Forest) -> dict[str, str]:
-        """Return a line of a summary that says so where rows evaluate nearly all trees; else nothing."""
-        trees = None if self.certificate is None else getattr(self.certificate.measured, "mean_trees", None)
-        if trees is None or not self.exits_early or trees < _LITTLE_SAVED * forest.n_trees:
-            return {}
-        return {
-            "little is saved": "stopping takes time too, so all trees (Predictor.full(forest)) may be as fast, and "
-            "their answers are the model's own; a promise of more saves more"
-        }
-
     def check(self, forest: Forest) -> None:
         """Raise an error unless this plan can run `forest`."""
         if self.order.dtype != np.int32:
@@ -816,7 +818,7 @@ class Plan:
             return header, arrays
         facts = header["facts"]
         kept = {name: value for name, value in facts["rows"].items() if name != "quantiles"}
-        return header | {"facts": facts | {"rows": kept}}, arrays | {"row_quantiles": self.certificate.rows.packed()}
+        return header | {"facts": facts | {"rows": kept}}, arrays | {"row_quantiles": self.certificate.rows.pack()}
 
     @classmethod
     def from_container(cls, container: Container) -> Self:

@@ -55,7 +55,7 @@ class RowSummary:
         quantiles = [[float(value).hex() for value in row] for row in self.quantiles]
         return {"n_rows": self.n_rows, "quantiles": quantiles, "missing": self.missing.tolist()}
 
-    def packed(self) -> NDArray[Any]:
+    def pack(self) -> NDArray[Any]:
         """Return the quantiles in single precision, which those of `of` have, or as they are."""
         with np.errstate(over="ignore"):
             single = self.quantiles.astype(np.float32)

@@ -22,6 +22,7 @@ from scurry.formatting import format_number, format_percent, format_share
 from scurry.promises.promise import Count, Mean, Outcomes, Promise, read_rate, rows_without_mistake
 
 _HOLDS = ("rows", "groups")
+_OTHERS_RATE = 0.001  # of other labels that a promise about recall lets change, unless it says another
 # A class and its rate. The last "<=" before the rate counts, as names of classes may have one too.
 _PART = r"""\s*("[^"]*"|'[^']*'|[^"'\s].*?)\s*<=\s*([^,<]*?)\s*(?:,|$)"""
 _RECALL = re.compile(r"recall\((.*)\)\s*<=\s*([^,<]*?)\s*(?:,\s*others\s*<=\s*([^,<]*?)\s*)?")
@@ -38,7 +39,8 @@ class LabelsPerClass(Promise):
     Parameters
     ----------
     rates : mapping from class to float in (0, 1)
-        The largest share of each class's rows whose label may change. Every class of the model must be named.
+        The largest share of each class's rows whose label may change. Nothing is promised for rows that the model gives
+        a class that is not named.
     confidence : float, default 0.95
         The probability with which all of it holds for new rows at once.
     holds : {"rows", "groups"}, default "rows"
@@ -69,14 +71,14 @@ class LabelsPerClass(Promise):
 
     @property
     def max_rate(self) -> float:
-        """The largest rate of all: whatever the class shares are, no more of all labels change."""
+        """The largest rate of all. If every class is named, no more of all labels change, whatever the class shares."""
         return float(max(rate for _, rate in self.rates))
 
     def describe(self) -> str:
         """Return the promise as one plain sentence, with rates in percent."""
         parts = [f"{format_percent(rate)} that it labels {label!r}" for label, rate in self.rates]
         parts[0] = parts[0].replace("that it labels", "that the model labels")
-        listed = ", ".join(parts[:-1]) + f" and {parts[-1]}"
+        listed = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
         return f"With confidence {self.confidence:g}, of {_name_new(self.holds)} at most {listed} get another."
 
     def describe_test(self, units: str, n_broken: int, bound: float | None) -> str:
@@ -124,12 +126,14 @@ class Recall(Promise):
 
     Parameters
     ----------
-    class_ : label
+    label : label
         The class, as the model names it.
     max_loss : float in (0, 1)
         The largest share of the rows found that may be lost: 0.01 is one in a hundred.
-    max_changed : float in (0, 1), default 0.001
-        The largest share of the rows that the model gives other labels whose label may change.
+    max_changed : float in (0, 1) or None, default None
+        The largest share of the rows that the model gives other labels whose label may change. None is 0.001; of
+        `scurry.early_exit` it is the least share that the calibration rows can certify well, where they are too few for
+        that. The promise of the predictor says which.
     confidence : float, default 0.95
         The probability with which all of it holds for new rows at once.
     holds : {"rows", "groups"}, default "rows"
@@ -143,13 +147,14 @@ class Recall(Promise):
 0.1 % of those that it gives other labels get another.
     """
 
-    class_: Any
+    label: Any
     max_loss: float
-    max_changed: float = 0.001
+    max_changed: float | None = None
     _: KW_ONLY
     holds: str = "rows"
 
     TAG: ClassVar[str] = "recall"
+    OLD_NAMES: ClassVar[Mapping[str, str]] = {"class_": "label"}
     NEEDS_LABELS: ClassVar[bool] = True
     EXAMPLE: ClassVar[str] = "recall(yes)<=1%"
 
@@ -157,27 +162,33 @@ class Recall(Promise):
         super().__post_init__()
         _check_confident(self)
         check_choice("holds", self.holds, _HOLDS)
-        object.__setattr__(self, "class_", plain_label(self.class_))
-        for name in ("max_loss", "max_changed"):
-            object.__setattr__(self, name, check_positive_rate(name, getattr(self, name)))
+        object.__setattr__(self, "label", plain_label(self.label))
+        object.__setattr__(self, "max_loss", check_positive_rate("max_loss", self.max_loss))
+        if self.max_changed is not None:
+            object.__setattr__(self, "max_changed", check_positive_rate("max_changed", self.max_changed))
 
     @property
     def max_rate(self) -> None:
-        """None: labels of rows of other classes that the model gives `class_` may change."""
+        """None: labels of rows of other classes that the model gives `label` may change."""
         return
+
+    @property
+    def others_rate(self) -> float:
+        """The largest share of the rows with other labels that may change."""
+        return _OTHERS_RATE if self.max_changed is None else self.max_changed
 
     def describe(self) -> str:
         """Return the promise as one plain sentence, with rates in percent."""
         return (
             f"With confidence {self.confidence:g}, of {_name_new(self.holds)} at most {format_percent(self.max_loss)} "
-            f"of those of class {self.class_!r} that the model finds are lost, and at most "
-            f"{format_percent(self.max_changed)} of those that it gives other labels get another."
+            f"of those of class {self.label!r} that the model finds are lost, and at most "
+            f"{format_percent(self.others_rate)} of those that it gives other labels get another."
         )
 
     def describe_test(self, units: str, n_broken: int, bound: float | None) -> str:
         """Return how the promise was tested, as a part of a sentence."""
         return (
-            f"{units} that had no part in the fit: {n_broken:,} broke it. Rows that the model labels {self.class_!r} "
+            f"{units} that had no part in the fit: {n_broken:,} broke it. Rows that the model labels {self.label!r} "
             "wrongly may change and are not counted here"
         )
 
@@ -185,18 +196,19 @@ class Recall(Promise):
         """Return how many rows of the class are lost, and how many other labels changed."""
         if outcomes.y is None:
             return ()
-        is_given, name = outcomes.full == self.class_, repr(self.class_)
-        found = is_given & (outcomes.y == self.class_)
+        is_given, name = outcomes.full == self.label, repr(self.label)
+        found = is_given & (outcomes.y == self.label)
         lost = f"rows of class {name} that the model finds and this does not"
         others = f"other labels for rows that the model does not label {name}"
         return (
             _count_changed(outcomes, lost, found, self.max_loss),
-            _count_changed(outcomes, others, ~is_given, self.max_changed),
+            _count_changed(outcomes, others, ~is_given, self.others_rate),
         )
 
     def rows_needed(self) -> int:
         """Return how many calibration rows it takes, at the least, of the kind that needs most of them."""
-        return max(_rows_without_mistake(rate, self.confidence) for rate in (self.max_loss, self.max_changed))
+        rates = (self.max_loss, 1.0 if self.max_changed is None else self.max_changed)
+        return max(_rows_without_mistake(rate, self.confidence) for rate in rates if rate < 1)
 
     def about_groups(self) -> Recall:
         """Return the same promise about one row of each new group, so that every group counts the same."""
@@ -235,7 +247,7 @@ def plain_label(label: Any) -> Any:
     """Return a label as Python's own text, number or bool, which files can hold."""
     plain = label.item() if hasattr(label, "item") else label
     if not isinstance(plain, str | int | float) or plain != plain:
-        raise InputError(f"class_ must be a label of the model, a text or a number, got {label!r}", argument="class_")
+        raise InputError(f"label must be a class of the model, a text or a number, got {label!r}", argument="label")
     return plain
 
 
@@ -261,11 +273,10 @@ def _read_rates(given: Any) -> tuple[tuple[Any, float], ...]:
             argument="rates",
         ) from error
     rates = {label: check_positive_rate(f"the rate of class {label!r}", rate) for label, rate in pairs}
-    if len(rates) < 2 or len(rates) < len(pairs):
+    if not rates or len(rates) < len(pairs):
         raise InputError(
-            f"rates must name every class of the model, two classes or more, each once; got "
-            f"{[label for label, _ in pairs]}. Say too how many rows of the other classes may change, such as "
-            '{"yes": 0.02, "no": 0.002}; for one class alone there is Recall("yes", 0.02), which needs labels',
+            f"rates must name one class or more, each once, got {[label for label, _ in pairs]}; pass a mapping such "
+            'as {"yes": 0.02, "no": 0.002}',
             argument="rates",
         )
     # Sorted, so that promises with the same rates are equal.
@@ -307,14 +318,14 @@ class Accuracy(Promise):
     Parameters
     ----------
     max_loss : float in (0, 1)
-        The largest fall in accuracy: 0.003 is 0.3 points, such as from 87.0 % to 86.7 %. With `costs`, the largest rise
-        of the mean cost of an answer, in their unit. 0 is refused: to prove that nothing at all is lost, an exit would
-        have to be better than the model.
+        The largest fall in accuracy: 0.003 is 0.3 points, such as from 87.0 % to 86.7 %. With `error_costs`, the
+        largest rise of the mean cost of an answer, in their unit. 0 is refused: to prove that nothing at all is lost,
+        an exit would have to be better than the model.
     confidence : float, default 0.95
         The probability with which the promise holds for new rows.
-    costs : array of shape (n_classes, n_classes), optional
-        ``costs[i][j]`` is the cost of answering the model's class j to a row of class i. By default every wrong answer
-        costs 1, and a right one nothing.
+    error_costs : array of shape (n_classes, n_classes), optional
+        ``error_costs[i][j]`` is the cost of answering the model's class j to a row of class i. By default every wrong
+        answer costs 1, and a right one nothing.
     holds : {"rows", "groups"}, default "rows"
         Over new rows, or over one row of each new group. `scurry.early_exit` sets it.
 
@@ -325,16 +336,17 @@ class Accuracy(Promise):
     With confidence 0.95, on new rows accuracy is at most 0.3 points below the model's.
     >>> scurry.promises.Accuracy(0.003).rows_needed()
     998
-    >>> print(scurry.promises.Accuracy(0.05, costs=[[0, 1], [10, 0]]).describe())
+    >>> print(scurry.promises.Accuracy(0.05, error_costs=[[0, 1], [10, 0]]).describe())
     With confidence 0.95, on new rows answers cost on average at most 0.05 more than the model's.
     """
 
     max_loss: float
+    error_costs: Any = None  # given as an array, kept as tuples
     _: KW_ONLY
-    costs: Any = None  # given as an array, kept as tuples
     holds: str = "rows"
 
     TAG: ClassVar[str] = "accuracy"
+    OLD_NAMES: ClassVar[Mapping[str, str]] = {"costs": "error_costs"}
     NEEDS_LABELS: ClassVar[bool] = True
     EXAMPLE: ClassVar[str] = "accuracy<=0.3%"
 
@@ -351,13 +363,13 @@ class Accuracy(Promise):
                 "than the model. Allow a small loss, such as 0.001, or promise Certain(), which changes no label",
                 argument="max_loss",
             )
-        if self.costs is None and loss >= 1.0:
+        if self.error_costs is None and loss >= 1.0:
             hint = f" Did you mean {loss / 100:g} ({loss:g} points)?" if loss < 100 else ""
             raise InputError(f"max_loss must be in (0, 1), got {self.max_loss!r}.{hint}", argument="max_loss")
         object.__setattr__(self, "max_loss", loss)
         check_choice("holds", self.holds, ("rows", "groups"))
-        if self.costs is not None:
-            object.__setattr__(self, "costs", _check_costs(self.costs))
+        if self.error_costs is not None:
+            object.__setattr__(self, "error_costs", _check_costs(self.error_costs))
             if loss >= self.largest_rise:
                 raise InputError(
                     f"max_loss must be below {self.largest_rise:g}, which is the most that a row can lose",
@@ -372,12 +384,12 @@ class Accuracy(Promise):
     @property
     def largest_rise(self) -> float:
         """The largest rise of cost of one row: 1 for accuracy."""
-        return 1.0 if self.costs is None else max(max(row) - min(row) for row in self.costs)
+        return 1.0 if self.error_costs is None else max(max(row) - min(row) for row in self.error_costs)
 
     def describe(self) -> str:
         """Return the promise as one plain sentence."""
         where = "over new groups, with one row of each drawn at random," if self.holds == "groups" else "on new rows"
-        if self.costs is not None:
+        if self.error_costs is not None:
             most = f"answers cost on average at most {format_number(self.max_loss)} more than the model's"
         else:
             most = f"accuracy is at most {_in_points(f'{100 * self.max_loss:.5g}')} below the model's"
@@ -385,7 +397,7 @@ class Accuracy(Promise):
 
     def describe_test(self, units: str, n_broken: int, bound: float | None) -> str:
         """Return how the promise was tested, as a part of a sentence."""
-        if self.costs is not None:
+        if self.error_costs is not None:
             most = "" if bound is None else f" (on average at most {bound:.3g} more for new rows)"
             return f"{units} that had no part in the fit: {n_broken:,} cost more{most}"
         most = "" if bound is None else f" (accuracy falls by at most {_in_points(f'{100 * bound:.3g}')} on new rows)"
@@ -393,7 +405,7 @@ class Accuracy(Promise):
 
     def count(self, outcomes: Outcomes) -> tuple[Count, ...]:
         """Return how many rows became wrong and right; nothing for costs, whose mean is no count."""
-        if outcomes.y is None or self.costs is not None:
+        if outcomes.y is None or self.error_costs is not None:
             return ()
         is_right, was_right = outcomes.answers == outcomes.y, outcomes.full == outcomes.y
         n_lost, n_gained = int((was_right & ~is_right).sum()), int((is_right & ~was_right).sum())
@@ -402,21 +414,21 @@ class Accuracy(Promise):
     @property
     def losses(self) -> tuple[float, ...]:
         """What one row can lose, ascending; gains are below 0."""
-        if self.costs is None:
+        if self.error_costs is None:
             return (-1.0, 0.0, 1.0)
-        costs = np.asarray(self.costs)
+        costs = np.asarray(self.error_costs)
         return tuple(np.unique(costs[:, :, None] - costs[:, None, :]).tolist())
 
     def mean(self, outcomes: Outcomes) -> Mean | None:
         """Return what the answers of rows cost, and what the model's cost."""
-        if outcomes.y is None or self.costs is None:
+        if outcomes.y is None or self.error_costs is None:
             return None
         code_of = {label: code for code, label in enumerate(outcomes.classes)}
         truth, ours, full = (
             np.array([code_of[label] for label in labels.tolist()], np.intp)
             for labels in (outcomes.y, outcomes.answers, outcomes.full)
         )
-        costs = np.asarray(self.costs)
+        costs = np.asarray(self.error_costs)
         return Mean("mean cost of an answer", costs[truth, ours], costs[truth, full], self.largest_rise, self.max_loss)
 
     def rows_needed(self) -> int:
@@ -426,7 +438,7 @@ class Accuracy(Promise):
         """
         assert self.confidence is not None
         risk = 1.0 - self.confidence
-        if self.costs is not None:
+        if self.error_costs is not None:
             # The largest bet on rows that may rise by r multiplies the capital by r / (r - ε) at each that does not.
             return rows_without_mistake(self.max_loss / self.largest_rise, risk)
         # From there on gains are counted too, which takes a twentieth of the risk.
@@ -449,14 +461,17 @@ def _in_points(number: str) -> str:
 
 
 def _check_costs(costs: Any) -> tuple[tuple[float, ...], ...]:
-    matrix = check_numbers("costs", costs)
+    matrix = check_numbers("error_costs", costs)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 2 or not np.isfinite(matrix).all():
         raise InputError(
-            f"costs must be a square array of finite numbers, one row and one column for each class, got {costs!r}",
-            argument="costs",
+            "error_costs must be a square array of finite numbers, one row and one column for each class, got "
+            f"{costs!r}",
+            argument="error_costs",
         )
     if not np.ptp(matrix, axis=1).any():
-        raise InputError("costs must differ between answers; here no answer costs more than another", argument="costs")
+        raise InputError(
+            "error_costs must differ between answers; here no answer costs more than another", argument="error_costs"
+        )
     return tuple(tuple(row) for row in matrix.tolist())
 
 
@@ -477,11 +492,11 @@ class Values(Promise):
         a good choice: a quarter of its RMSE changes the RMSE by about 1 %.
     max_share : float in (0, 1), default 0.05
         The largest share of rows whose values may differ by more.
-    confidence : float or None, default 0.95
-        The probability with which the promise holds for new rows. None promises nothing for new rows.
     of : {"value", "probability", "log-odds"}, default "value"
         What is compared: the values of a regressor, or the probabilities of the second of two classes or their
         log-odds. Where small probabilities have to be ranked, ask for log-odds.
+    confidence : float or None, default 0.95
+        The probability with which the promise holds for new rows. None promises nothing for new rows.
     holds : {"rows", "groups"}, default "rows"
         Over new rows, or over one row of each new group, so that each group counts the same.
 
@@ -499,8 +514,8 @@ class Values(Promise):
 
     max_error: float
     max_share: float = 0.05
-    _: KW_ONLY
     of: str = "value"
+    _: KW_ONLY
     holds: str = "rows"
 
     TAG: ClassVar[str] = "values"
@@ -634,7 +649,6 @@ class TopK(Promise):
 
     k: int
     max_changed: float = 0.01
-    _: KW_ONLY
     keep: str = "order"
 
     TAG: ClassVar[str] = "top-k"

@@ -131,6 +131,8 @@ class Promise(ABC):
     NEEDS_LABELS: ClassVar[bool] = False
     # Whether every row counts, and breaks the only part of the promise where it has `changed`.
     COUNTS_CHANGED: ClassVar[bool] = False
+    # Names that fields had before, as files may have them.
+    OLD_NAMES: ClassVar[Mapping[str, str]] = {}
     # How a text asks for it, such as "labels<=0.5%"; empty if none does.
     EXAMPLE: ClassVar[str] = ""
 
@@ -256,8 +258,9 @@ class Promise(ABC):
         kind = data.get("kind") if isinstance(data, Mapping) else None
         if not isinstance(kind, str) or kind not in _KINDS:
             raise FormatError(f"it has a promise of an unknown kind, {kind!r}")
+        names = _KINDS[kind].OLD_NAMES
         try:
-            return _KINDS[kind](**{name: value for name, value in data.items() if name != "kind"})
+            return _KINDS[kind](**{names.get(name, name): value for name, value in data.items() if name != "kind"})
         except (InputError, TypeError) as error:
             raise FormatError(f"its promise cannot be read: {error}") from error
 
@@ -434,7 +437,7 @@ def read_promise(
 
     Examples
     --------
-    >>> read_promise("recall(1)<=1%", [0, 1]).class_
+    >>> read_promise("recall(1)<=1%", [0, 1]).label
     1
     """
     if not isinstance(given, str):

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from scurry.costs import FeatureCosts
 from scurry.errors import InfeasibleError, InputError, warn
 from scurry.forest import Forest, as_rows
-from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import Certificate, Cost, CostMeasurement, RowSummary
 from scurry.pruning.refine import Offer, ValidationRows, advise
@@ -133,7 +132,7 @@ def certify_cost(
 
 
 def _evaluate_all(chosen: Candidate, certificate: Certificate, costs: FeatureCosts) -> Predictor:
-    return Predictor(chosen.forest, Plan.full(chosen.forest, certificate, costs))
+    return Predictor.full(chosen.forest, certificate, costs)
 
 
 def _measure(

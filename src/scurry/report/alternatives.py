@@ -13,7 +13,7 @@ from scurry.formatting import format_number, format_percent, format_share
 from scurry.predictor import Predictor
 from scurry.promises import Accuracy, Certificate, Count, Labels, LabelsPerClass, Outcomes, Promise, TopK, Values
 from scurry.report.markup import Markup, join, tabulate, tag
-from scurry.report.story import BLOCK, Alternative, Story, TestRows, compared_with, try_rows
+from scurry.report.story import BLOCK, Alternative, Story, TestRows, compare_with, try_rows
 
 _MAX_TREES, _MIN_ROWS = 300_000_000, 2_000  # trees evaluated for all settings: a few seconds
 _MAX_CLASSES = 10  # for which a promise is written class by class
@@ -48,7 +48,7 @@ class Settings:
 
     def count(self, promise: Promise, at: int) -> tuple[Count, ...]:
         """Return how many rows break a promise with a setting."""
-        return promise.count(compared_with(self.outcomes[at], promise, self.full_vote))
+        return promise.count(compare_with(self.outcomes[at], promise, self.full_vote))
 
     def find_cheapest(self, promise: Promise) -> int | None:
         """Return the cheapest setting that keeps a promise, as do all that are more cautious; None if none does.

@@ -344,7 +344,7 @@ class TestRows:
     @property
     def main_class(self) -> int:
         """Which of two classes is looked for: the one whose recall is promised, or the second, often the rare one."""
-        is_first = isinstance(self.promise, Recall) and self.promise.class_ == np.asarray(self.forest.classes)[0]
+        is_first = isinstance(self.promise, Recall) and self.promise.label == np.asarray(self.forest.classes)[0]
         return 0 if is_first else 1
 
     def compare_classes(self, answers: Sequence[NDArray[Any]]) -> list[Column]:
@@ -454,7 +454,7 @@ def claim_promise(
     promise = certificate.promise or Labels(0.0, against="model" if full_vote is None else "vote")
     of_fit_rows = isinstance(promise, Labels | Values) and promise.max_rate is None
     is_promised = certificate.promise is not None and not of_fit_rows
-    counts = promise.count(compared_with(outcomes, promise, full_vote))
+    counts = promise.count(compare_with(outcomes, promise, full_vote))
     claims = [_claim(count, is_promised=is_promised) for count in counts if count.n_rows]
     mean = promise.mean(outcomes)
     if mean is not None:
@@ -465,7 +465,7 @@ def claim_promise(
     return claims
 
 
-def compared_with(outcomes: Outcomes, promise: Promise, full_vote: NDArray[Any] | None) -> Outcomes:
+def compare_with(outcomes: Outcomes, promise: Promise, full_vote: NDArray[Any] | None) -> Outcomes:
     """Return outcomes next to what the promise compares with: the full vote, or the model itself."""
     about_vote = isinstance(promise, Labels) and promise.against == "vote"
     return replace(outcomes, full=full_vote) if about_vote and full_vote is not None else outcomes

@@ -1,12 +1,13 @@
 """Rules of `scurry.stopping`, which know no forest, as plans: their thresholds on the integers that a forest counts in.
 
-`scurry.early_exit` fits rules and turns them into plans here; `Predictor.from_rule` does so with a rule that exists.
+`Predictor.from_rule` makes plans of rules here, and `scurry.early_exit` of the rules on votes that it fits. A fit on
+scores says itself how a plan stores it (`ScoreFit.stop_rule`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,20 +18,14 @@ from scurry.forest import Forest, score_step
 from scurry.formatting import format_percent
 from scurry.plan import (
     NEVER_ABOVE,
-    NEVER_BELOW,
     ExitRule,
-    ExitSide,
     LeaderRule,
     Plan,
-    SentinelRule,
     SumRule,
-    TopKRule,
     to_int32,
 )
-from scurry.promises import Certificate, Labels, TopK
+from scurry.promises import Certificate, Labels
 from scurry.stopping import FanFit, LeaderFit, MarginFit, PluralityRule, VotePolicy, VoteRule, WeightedVoteRule
-from scurry.stopping.sentinels.lanes import SentinelFit
-from scurry.stopping.votes.plurality import PairwisePolicy
 
 _ROUNDING = 1e-4  # grid units: far above the error of products near 2**31, far below one unit
 
@@ -64,7 +59,8 @@ def plan_of(
     if isinstance(rule, WeightedVoteRule):
         return _weighted_plan(forest, rule, rng)
     _check_score_rule(forest, rule)
-    return score_plan(forest, rule, score_step(forest), _score_certificate(rule))
+    stop = rule.stop_rule(score_step(forest))
+    return Plan(order=forest.trees_of(rule.order), stop=stop, certificate=_score_certificate(rule))
 
 
 def _vote_plan(forest: Forest, rule: VotingRule, shuffle: str, rng: np.random.Generator) -> Plan:
@@ -86,7 +82,7 @@ def _vote_plan(forest: Forest, rule: VotingRule, shuffle: str, rng: np.random.Ge
     if isinstance(rule, VoteRule):
         stop = majority_rule(rule.policies, shuffle, int(rng.integers(2**63)))
         return Plan(order=order, stop=stop, certificate=_vote_certificate(rule))
-    return Plan(order=order, stop=plurality_rule(strictest(rule)), certificate=_plurality_certificate(rule))
+    return Plan(order=order, stop=plurality_rule(rule.strictest_upper()), certificate=_plurality_certificate(rule))
 
 
 def _instead(forest: Forest) -> str:
@@ -148,20 +144,6 @@ def majority_rule(policies: Sequence[VotePolicy], shuffle: str, seed: int) -> Ex
         shuffle=shuffle,
         seed=seed,
     )
-
-
-def strictest(rule: PluralityRule) -> NDArray[np.int32]:
-    """Return the thresholds with which a row stops only where all policies of a pairwise rule stop it.
-
-    Rows do not draw one of several policies here. No policy stops later than these thresholds, so the bound holds.
-    """
-    uppers = [policy.upper for policy in rule.policies if isinstance(policy, PairwisePolicy)]
-    if not uppers:
-        raise InputError(
-            'a predictor compares the leading class with the second; solve the rule with method="pairwise"',
-            argument="rule",
-        )
-    return np.asarray(np.max(uppers, axis=0))
 
 
 def plurality_rule(upper: NDArray[np.int32]) -> LeaderRule:
@@ -240,101 +222,3 @@ def _score_certificate(rule: ScoreRule) -> Certificate:
         note = f"Of the {rule.n_rows:,} rows that fitted the rule, {rule.n_mistakes:,} get another label than in full."
     method = "fan" if isinstance(rule, FanFit) else "qwyc"
     return Certificate(method=method, n_fit_rows=rule.n_rows, note=note, recipe=_RECIPE)
-
-
-def score_plan(forest: Forest, fit: ScoreRule, step: float, certificate: Certificate) -> Plan:
-    """Return the plan of a fit: its thresholds on the integer grid of `step`."""
-    if isinstance(fit, LeaderFit):
-        lead = np.full(fit.n_models + 1, NEVER_ABOVE, np.int32)
-        lead[1:-1] = to_int32(np.ceil(fit.lead / step))
-        size = forest.trees_per_round
-        order = (fit.order[:, None] * size + np.arange(size)).ravel()
-        stop: ExitRule | LeaderRule = LeaderRule(kind="scores", step=step, lead=lead)
-    else:
-        order, stop = fit.order, _exit_rule(fit, step)
-    return Plan(order=order.astype(np.int32), stop=stop, certificate=certificate)
-
-
-def sentinel_plan(fit: SentinelFit, certificate: Certificate | None) -> Plan:
-    """Return the plan of a fit that stops rows at sentinels."""
-    stop = SentinelRule(
-        **_lane_arrays(fit),
-        spread_lane=fit.spread_lane,
-        square=fit.square,
-        edge_offset=np.cumsum([0, *map(len, fit.edges)]).astype(np.uint32),
-        edges=np.concatenate([np.empty(0, np.int32), *(to_int32(edges.astype(np.float64)) for edges in fit.edges)]),
-        limits=np.concatenate([np.empty(0), *fit.limits]),
-    )
-    return Plan(order=fit.order.astype(np.int32), stop=stop, certificate=certificate)
-
-
-def rank_plan(fit: SentinelFit, promise: TopK, limits: NDArray[np.float64]) -> Plan:
-    """Return the plan of a fit by which documents leave their query; `limits` are in units of scores."""
-    stop = TopKRule(k=promise.k, keep=promise.keep, limits=np.ceil(limits / fit.scale), **_lane_arrays(fit))
-    return Plan(order=fit.order.astype(np.int32), stop=stop)
-
-
-def _lane_arrays(fit: SentinelFit) -> dict[str, Any]:
-    return {
-        "sentinels": fit.sentinels.astype(np.int32),
-        "lanes": fit.lanes,
-        "lane": fit.lane.astype(np.int32),
-        "scale": fit.scale,
-        "offset": fit.offset,
-    }
-
-
-def _exit_rule(fit: MarginFit | FanFit, step: float) -> ExitRule:
-    lower = np.full((1, fit.n_models + 1), NEVER_BELOW, np.int32)
-    upper = np.full((1, fit.n_models + 1), NEVER_ABOVE, np.int32)
-    pieces: dict[str, Any] = {}
-    if isinstance(fit, FanFit):
-        pieces = _pieces(fit, step)
-    else:
-        lower[0, 1:-1] = to_int32(np.floor(fit.lower / step))
-        upper[0, 1:-1] = to_int32(np.ceil(fit.upper / step))
-    return ExitRule(kind="scores", step=step, weights=np.ones(1), lower=lower, upper=upper, **pieces)
-
-
-def _pieces(fit: FanFit, step: float) -> dict[str, NDArray[Any]]:
-    """Return Fan's bins as pieces of the running sum: negative up to the lower threshold, positive from the upper."""
-    offset, edges, sides = [0, 0], [np.empty(0, np.int32)], [np.zeros(1, np.uint8)]
-    for position in range(fit.n_models - 1):
-        bins = slice(*fit.bin_offset[position : position + 2])
-        start, stop = (_first_unit(fit.bins[bins] + past, fit.bin_width, step) for past in (0, 1))
-        middle = (fit.decision_threshold + fit.mean[bins]) / step
-        reach = fit.gamma * fit.deviation[bins] / step
-        # A row exactly `gamma` deviations away continues; rounding in these products must not stop it.
-        lower, upper = np.ceil(middle - reach - _ROUNDING), np.floor(middle + reach + _ROUNDING) + 1
-        cuts = np.stack([start, np.clip(lower, start, stop), np.clip(upper, start, stop), stop], axis=1)
-        values, codes = _merge_bins(to_int32(cuts))
-        edges.append(values)
-        sides.append(codes)
-        offset.append(offset[-1] + len(values))
-    sides.append(np.zeros(1, np.uint8))
-    return {
-        "piece_offset": np.array([*offset, offset[-1]], np.uint32),
-        "piece_edges": np.concatenate(edges),
-        "piece_sides": np.concatenate(sides),
-    }
-
-
-def _first_unit(bins: NDArray[np.float64], bin_width: float, step: float) -> NDArray[np.float64]:
-    """Return the least sum, in grid units, that `FanFit` puts into each bin or a later one."""
-    units = np.ceil(bins * bin_width / step)
-    # The quotient by which a fit finds the bin of a sum is rounded, so its neighbours may belong there instead.
-    units -= np.floor((units - 1) * step / bin_width) >= bins
-    units += np.floor(units * step / bin_width) < bins
-    return units
-
-
-def _merge_bins(cuts: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    """Return ascending edges and the sides between them, from bins cut in negative, undecided and positive parts."""
-    edge = cuts.ravel()
-    # What follows each of a bin's four edges; outside all bins every tree is evaluated.
-    side = np.tile(
-        np.array([ExitSide.NEGATIVE, ExitSide.CONTINUE, ExitSide.POSITIVE, ExitSide.FULL], np.uint8), len(cuts)
-    )
-    # Of equal edges the last one says what follows.
-    keep = np.append(edge[1:] != edge[:-1], True) if len(edge) else np.empty(0, np.bool_)
-    return edge[keep], np.concatenate([np.array([ExitSide.FULL], np.uint8), side[keep]])

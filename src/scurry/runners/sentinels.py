@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,13 @@ from numpy.typing import NDArray
 from scurry import _core
 from scurry.errors import InputError
 from scurry.forest import Forest, RowCall
-from scurry.plan import Plan, SentinelRule, TopKRule
+from scurry.plan import Plan, SentinelRule, TopKRule, to_int32
 from scurry.plan.whole_rows import NO_LANE
 from scurry.runners.runner import COMPLETE, DECIDED, Budget, Run, count_tests_in_order, make_runner
+
+if TYPE_CHECKING:
+    from scurry.promises import Certificate, TopK
+    from scurry.stopping.sentinels.lanes import SentinelFit  # needs scipy, and predictions do not
 
 
 class SentinelRunner:
@@ -232,3 +236,32 @@ def _report(
         find_scores=lambda: scores,
         count_steps=lambda: count_tests_in_order(runner.forest, rows, n_threads, runner.order, trees),
     )
+
+
+def sentinel_plan(fit: SentinelFit, certificate: Certificate | None) -> Plan:
+    """Return the plan of a fit that stops rows at sentinels."""
+    stop = SentinelRule(
+        **_lane_arrays(fit),
+        spread_lane=fit.spread_lane,
+        square=fit.square,
+        edge_offset=np.cumsum([0, *map(len, fit.edges)]).astype(np.uint32),
+        edges=np.concatenate([np.empty(0, np.int32), *(to_int32(edges.astype(np.float64)) for edges in fit.edges)]),
+        limits=np.concatenate([np.empty(0), *fit.limits]),
+    )
+    return Plan(order=fit.order.astype(np.int32), stop=stop, certificate=certificate)
+
+
+def rank_plan(fit: SentinelFit, promise: TopK, limits: NDArray[np.float64]) -> Plan:
+    """Return the plan of a fit by which documents leave their query; `limits` are in units of scores."""
+    stop = TopKRule(k=promise.k, keep=promise.keep, limits=np.ceil(limits / fit.scale), **_lane_arrays(fit))
+    return Plan(order=fit.order.astype(np.int32), stop=stop)
+
+
+def _lane_arrays(fit: SentinelFit) -> dict[str, Any]:
+    return {
+        "sentinels": fit.sentinels.astype(np.int32),
+        "lanes": fit.lanes,
+        "lane": fit.lane.astype(np.int32),
+        "scale": fit.scale,
+        "offset": fit.offset,
+    }

@@ -331,8 +331,8 @@ def agreement(first: ArrayLike, second: ArrayLike) -> Agreement:
     one, other, both = (counts[both > 0] for counts in (one, other, both))
     n_one, n_other = float(one.sum()), float(other.sum())
     n_all = n_one + n_other
-    if n_one == 0 or n_other == 0 or len(both) == n_all:
-        return Agreement(1.0, 0.0)  # no kind has two items: nothing to compare
+    if n_one == 0 or n_other == 0 or len(both) in (1, n_all):
+        return Agreement(1.0, 0.0)  # no kind has two items, or one has all: nothing to compare
     # Pairs of one item from each sample, per item of the kind. This is Pearson's statistic of two samples turned round:
     # it is largest where the counts are proportional. Its mean follows from exchangeability.
     pairs = float((one * other / both).sum())

@@ -413,7 +413,7 @@ def _ask_expensive(
     model: Expensive, X: Any, batch_size: int | None, progress: Progress | None, table: str
 ) -> NDArray[Any]:
     if not model.can_answer:
-        return model.recorded(count_rows(X), table)
+        return model.read_recorded(count_rows(X), table)
     return model.answer(X, np.arange(count_rows(X)), batch_size, progress)
 
 

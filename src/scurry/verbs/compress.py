@@ -15,7 +15,6 @@ from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest, as_rows
 from scurry.forest.files.storage import container_bytes
 from scurry.formatting import format_bytes
-from scurry.plan import Plan
 from scurry.predictor import Predictor, read_forest
 from scurry.promises import (
     Accuracy,
@@ -265,7 +264,7 @@ class _Search:
 
     def _make(self, at: int, path: list[_Candidate], limit: int | None) -> Predictor:
         chosen = self.candidates[at]
-        return Predictor(chosen.forest, Plan.full(chosen.forest, self._certificate(chosen, path, limit)))
+        return Predictor.full(chosen.forest, self._certificate(chosen, path, limit))
 
     @cached_property
     def _full_bytes(self) -> int:
@@ -353,7 +352,7 @@ def _check_promise(forest: Forest, promise: Promise | None, max_bytes: int | Non
     if isinstance(asked, Values):
         _check_values(forest, asked)
     elif isinstance(asked, LabelsPerClass | Recall):
-        named = [asked.class_] if isinstance(asked, Recall) else [label for label, _ in asked.rates]
+        named = [asked.label] if isinstance(asked, Recall) else [label for label, _ in asked.rates]
         forest.codes_of(named, "promise")
     if asked.NEEDS_LABELS and y_cal is None:
         raise InputError(
@@ -405,7 +404,7 @@ def _max_changed(promise: Promise | None) -> float | None:
     """Return the share of labels that may change, where that is what a promise is about."""
     if isinstance(promise, Labels | LabelsPerClass):
         return promise.max_changed if isinstance(promise, Labels) else min(rate for _, rate in promise.rates)
-    return min(promise.max_loss, promise.max_changed) if isinstance(promise, Recall) else None
+    return min(promise.max_loss, promise.others_rate) if isinstance(promise, Recall) else None
 
 
 def _share_changed(outcomes: Outcomes, promise: Promise | None) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from scurry.checks import RandomState
-from scurry.errors import InfeasibleError, InputError
+from scurry.errors import InputError
 from scurry.plan import Plan
 from scurry.predictor import Predictor, read_forest
 from scurry.promises import Accuracy, Certain, Cost, Labels, LabelsPerClass, Promise, Recall, TopK, Values, read_promise
@@ -40,6 +40,7 @@ def early_exit(
     y_cal: Any = None,
     *,
     X_fit: Any = None,
+    y_fit: Any = None,
     groups: ArrayLike | None = None,
     by: str | ArrayLike | None = None,
     promise: Promise | str | None = None,
@@ -67,14 +68,17 @@ def early_exit(
         them, "minimax" and "minimixed" promise something for each row over random orders of the trees, and with
         ``confidence=None`` "minimean" and "schwing" promise nothing.
     y_cal : array of shape (n_rows,), optional
-        Labels. They measure AUC and log-loss for the summary, and order the trees of ``method="fan"`` (not together
-        with `X_fit`, whose labels are not known). The promises `Recall` and `Accuracy` need them.
+        Labels. They measure AUC and log-loss for the summary, and order the trees of ``method="fan"`` (unless there is
+        `X_fit`, whose own labels do). The promises `Recall` and `Accuracy` need them.
     X_fit : array or DataFrame, optional
         Rows that find the order of trees and the rule to stop, so that all of `X_cal` is left to certify them. By
         default a part of `X_cal`: half of it for methods on scores, a fifth or a quarter for methods on votes. The
         model's training rows serve well for methods on scores. For methods on votes they do not: trees agree too much
         on the rows they were trained on. Rows of `X_cal` that are among them too are left out of the certificate. The
         promise `TopK` takes a fifth of the queries of `X_cal` nevertheless, which say how far estimates are off.
+    y_fit : array of shape (n_fit_rows,), optional
+        Labels of `X_fit`. Like those of `y_cal` they order the trees of ``method="fan"``; for `Accuracy` with costs of
+        errors, they say how much to bet on each calibration row, which proves more with as many rows.
     groups : array of shape (n_rows,), optional
         The group that each row of `X_cal` belongs to, such as the patient, where rows of a group are no independent
         draws. A group is not divided, one row of each certifies, and the promise is about a row of a new group. For
@@ -175,8 +179,8 @@ def early_exit(
     if X_cal is None and is_other_kind and options.asked.rows_needed():
         raise InputError(f"X_cal is needed: rows test what {options.asked!r} promises", argument="X_cal")
     if X_cal is not None or is_other_kind:
-        return calibrate(Calibration.of(forest, X_cal, y_cal, X_fit, options, groups, by))
-    for name, given in (("y_cal", y_cal), ("X_fit", X_fit), ("groups", groups), ("by", by)):
+        return calibrate(Calibration.of(forest, X_cal, y_cal, X_fit, options, groups, by, y_fit))
+    for name, given in (("y_cal", y_cal), ("X_fit", X_fit), ("y_fit", y_fit), ("groups", groups), ("by", by)):
         if given is not None:
             raise InputError(f"{name} goes with X_cal, and there is none", argument=name)
     return Predictor(forest, plan_without_rows(forest, options))
@@ -213,10 +217,10 @@ def _plan_labels(calibration: Calibration) -> Plan:
     if calibration.rows.parts is not None:
         return plan_by_class(calibration)
     method = calibration.options.method
-    return _choose_plan(calibration) if method == "auto" else _plan_by(method, calibration)
+    return _choose_plan(calibration) if method == "auto" else _plan_by(calibration, method)[0]
 
 
-def _plan_by(method: str, calibration: Calibration) -> Plan:
+def _plan_by(calibration: Calibration, method: str) -> tuple[Plan, float]:
     if method in SCORE_METHODS:
         return plan_by_scores(calibration, method)
     return plan_by_votes(calibration, method)
@@ -238,27 +242,20 @@ def _choose_plan(calibration: Calibration) -> Plan:
         methods.append("sentinels")
     if options.is_promised:
         choosing, certifying = split_to_choose(calibration)
-        spent = {method: spent_by(_try_plan(method, choosing)) for method in methods}
-        best = least_spent(spent)  # the first if so few rows do not tell
-        plan, where = _plan_by(best, certifying), "rows that fitted none of them"
+        spent = {method: spent_by(_plan_by, choosing, method) for method in methods}
+        best, where = least_spent(spent), "rows that fitted none of them"  # the first if so few rows do not tell
+        plan, cost = _plan_by(certifying, best)
         if best == "sentinels":  # the rows that certify have no labels there, so that no method can look at them
             plan = with_quality(calibration, split_to_fit(calibration)[2], plan)
     else:
-        plans = {method: _plan_by(method, calibration) for method in methods}
-        spent = {method: spent_by(plan) for method, plan in plans.items()}
-        best = least_spent(spent)
-        plan, where = plans[best], "the rows that fitted them"
+        plans = {method: _plan_by(calibration, method) for method in methods}
+        spent = {method: cost for method, (_, cost) in plans.items()}
+        best, where = least_spent(spent), "the rows that fitted them"
+        plan, cost = plans[best]
     if plan.certificate is None:
         return plan
     why = explain_choice(options.cost_unit, spent, where)
-    return keep_if_worth_it(calibration, replace(plan, certificate=replace(plan.certificate, why=why)))
-
-
-def _try_plan(method: str, choosing: Calibration) -> Plan | None:
-    try:
-        return _plan_by(method, choosing)
-    except (InfeasibleError, InputError):
-        return None  # all rows may do, and if not, their error says what is wrong
+    return keep_if_worth_it(calibration, replace(plan, certificate=replace(plan.certificate, why=why)), cost)
 
 
 # What makes a plan for each kind of promise: a function of a calibration.

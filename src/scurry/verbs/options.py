@@ -366,6 +366,8 @@ class Calibration:
         Calibration rows before any was left out.
     fit_rows : array or None
         Rows that fit the rule, where they are not to be taken from `rows`.
+    fit_y : array or None
+        Their labels, where they are known.
     has_fit_rows : bool
         Whether the caller gave rows to fit the rule.
     promise : Promise
@@ -383,6 +385,7 @@ class Calibration:
     rows: CheckedRows
     n_rows_given: int
     fit_rows: NDArray[Any] | None
+    fit_y: NDArray[Any] | None = None
     promise: Promise
     options: ExitOptions
     costs: NDArray[np.float64] | None
@@ -400,6 +403,7 @@ class Calibration:
         options: ExitOptions,
         groups: Any = None,
         by: Any = None,
+        y_fit: Any = None,
     ) -> Calibration:
         """Check rows and options against the model; raise an error that says what is accepted."""
         asked = options.asked
@@ -416,30 +420,25 @@ class Calibration:
             forest = with_threshold(forest, options.threshold)
         if options.keep_scores is not None and isinstance(asked, Recall) and forest.n_classes == 2:
             first, second = np.asarray(forest.classes).tolist()
-            if asked.class_ == first:
+            if asked.label == first:
                 raise InputError(
                     f'keep_scores="positive" keeps the scores of rows of {second!r}, the second class, and the promise '
                     f"is about {first!r}; leave keep_scores out, or promise Recall({second!r}, …)",
                     argument="keep_scores",
                 )
-        data = _name_data(X_cal=X_cal, y_cal=y_cal, X_fit=X_fit, groups=groups, by=by)
+        data = _name_data(X_cal=X_cal, y_cal=y_cal, X_fit=X_fit, y_fit=y_fit, groups=groups, by=by)
         if X_cal is None:
             X_cal = InMemory(np.empty((0, forest.n_features), forest.input_dtype))
         sample = X_cal if isinstance(X_cal, Sample) else InMemory(as_rows(forest, X_cal))
         if sample.n_rows == 0 and (asked.rows_needed() or isinstance(asked, Labels)):
             raise InputError("X_cal has no rows; pass rows like those to be predicted, labels are not needed")
-        y = None if y_cal is None else np.asarray(y_cal)
-        if y is not None and y.shape != (sample.n_rows,):
-            raise InputError(f"y_cal has shape {y.shape}, X_cal has {sample.n_rows} rows", argument="y_cal")
-        if y is not None and forest.is_classifier:
-            forest.codes_of(y, "y_cal")  # they must be labels of the model, also where no method reads them
-        elif y is not None:
-            y = check_numbers("y_cal", y)
-            if not np.isfinite(y).all():
-                raise InputError(
-                    "y_cal has missing or infinite values; leave out these rows, or y_cal", argument="y_cal"
-                )
+        y = _check_truth(forest, "cal", y_cal, sample.n_rows)
         fit_rows = None if X_fit is None else as_rows(forest, X_fit)
+        if y_fit is not None and fit_rows is None:
+            raise InputError(
+                "y_fit has the labels of X_fit, and there is none; pass both, or neither", argument="y_fit"
+            )
+        fit_y = None if fit_rows is None else _check_truth(forest, "fit", y_fit, len(fit_rows))
         if fit_rows is not None and len(fit_rows) == 0:
             raise InputError("X_fit has no rows; leave it out, and a part of X_cal fits the rule", argument="X_fit")
         if not options.is_promised and groups is not None:
@@ -457,6 +456,7 @@ class Calibration:
             rows=rows,
             n_rows_given=sample.n_rows,
             fit_rows=fit_rows,
+            fit_y=fit_y,
             promise=asked if groups is None else asked.about_groups(),
             options=options,
             costs=costs,
@@ -547,6 +547,22 @@ class Calibration:
             recipe=self.options.write_call(*self.data, seed=self.seed if is_seeded else None),
             **known,
         )
+
+
+def _check_truth(forest: Forest, which: str, y: Any, n_rows: int) -> NDArray[Any] | None:
+    """Return known labels or targets; they must suit the model, also where no method reads them."""
+    if y is None:
+        return None
+    truth, name = np.asarray(y), f"y_{which}"
+    if truth.shape != (n_rows,):
+        raise InputError(f"{name} has shape {truth.shape}, X_{which} has {n_rows} rows", argument=name)
+    if forest.is_classifier:
+        forest.codes_of(truth, name)
+        return truth
+    truth = check_numbers(name, truth)
+    if not np.isfinite(truth).all():
+        raise InputError(f"{name} has missing or infinite values; leave out these rows, or {name}", argument=name)
+    return truth
 
 
 def check_classifier(forest: Forest) -> None:

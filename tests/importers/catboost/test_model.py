@@ -154,6 +154,33 @@ def test_classifiers_keep_their_labels(y, params):
         np.testing.assert_array_equal(forest.scores(rows), raw[:, np.isfinite(raw).all(axis=0)])
 
 
+class OwnLogloss:
+    def calc_ders_range(self, scores, targets, weights):
+        shares = 1 / (1 + np.exp(-np.array(scores)))
+        return list(zip(np.array(targets) - shares, -shares * (1 - shares), strict=True))
+
+
+BOOLEAN = BINARY > 0
+CLASSES = {
+    "numbers": BINARY,
+    "others": np.where(BOOLEAN, 5, 3),
+    "booleans": BOOLEAN,
+    "texts": np.where(BOOLEAN, "yes", "no"),
+}
+
+
+@pytest.mark.parametrize("y", CLASSES.values(), ids=CLASSES.keys())
+@pytest.mark.parametrize("objective", ["Focal:focal_alpha=0.4;focal_gamma=2", OwnLogloss()], ids=["focal", "own"])
+def test_classifiers_of_other_objectives(objective, y, tmp_path):
+    model = fitted(cb.CatBoostClassifier, y, loss_function=objective, eval_metric="Logloss")
+    model.save_model(str(tmp_path / "model.cbm"))
+    for forest in map(scurry.from_model, (model, tmp_path / "model.cbm")):
+        for rows in hard_rows(forest):
+            np.testing.assert_array_equal(forest.predict(rows), model.predict(rows))
+            np.testing.assert_array_equal(forest.scores(rows), raw_scores(model, rows))
+            np.testing.assert_allclose(forest.predict_proba(rows), model.predict_proba(rows), atol=1e-15)
+
+
 @pytest.mark.parametrize("threshold", [0.5, 0.3, 0.1, 0.77, 0.999])
 def test_label_at_the_edge(threshold, tmp_path):
     model = fitted(cb.CatBoostClassifier, BINARY, iterations=1, depth=1)
@@ -188,7 +215,41 @@ def test_scale_and_bias(cls):
     forest = scurry.from_model(model)
     for rows in hard_rows(forest):
         assert_same(forest, model, rows)
-    model.set_scale_and_bias(0.3, 0.0)
+
+
+@pytest.mark.parametrize(("scale", "bias"), [(0.3, 0.0), (-0.7, 0.1), (1e-3, -2e-4), (37.5, -11.0)])
+def test_labels_of_scales_that_round(scale, bias, tmp_path):
+    model = fitted(cb.CatBoostClassifier, BINARY)
+    model.set_scale_and_bias(scale, bias)
+    model.save_model(str(tmp_path / "model.cbm"))
+    for forest in map(scurry.from_model, (model, tmp_path / "model.cbm")):
+        for rows in hard_rows(forest):
+            np.testing.assert_array_equal(forest.predict(rows), model.predict(rows))
+            np.testing.assert_allclose(forest.predict_proba(rows), model.predict_proba(rows), atol=1e-15)
+
+
+def test_label_at_the_edge_of_a_scale_that_rounds(tmp_path):
+    model = fitted(cb.CatBoostClassifier, BINARY, iterations=1, depth=1)
+    model.set_scale_and_bias(0.3, 0.1)
+    document = document_of(model, tmp_path)
+    edge = scurry.from_model(model).decision_threshold
+    for score, label in ((edge, 1), (np.nextafter(edge, -np.inf), 0), (np.nextafter(edge, np.inf), 1)):
+        document["oblivious_trees"][0]["leaf_values"] = [score, score]
+        changed = reload(document, tmp_path)
+        assert changed.predict(X[:1])[0] == scurry.from_model(changed).predict(X[:1])[0] == label
+
+
+def test_values_of_scales_that_round():
+    model = fitted(cb.CatBoostRegressor, REAL)
+    model.set_scale_and_bias(0.3, 0.1)
+    expected = model.predict(X)
+    largest = np.abs(scurry.from_model(model).predict(X) - expected).max()
+    assert largest <= model.tree_count_ * np.spacing(np.abs(expected).max())
+
+
+def test_scales_that_round_are_refused_for_several_classes():
+    model = fitted(cb.CatBoostClassifier, THREE)
+    model.set_scale_and_bias(0.3, [0.1, 0.2, -0.3])
     with pytest.raises(UnsupportedModelError, match="set_scale_and_bias"):
         scurry.from_model(model)
 
@@ -325,6 +386,13 @@ def test_one_of_several_values(y, loss):
         np.testing.assert_array_equal(scurry.from_model(model, output=at).predict(X), model.predict(X)[:, at])
 
 
+def test_mean_and_variance():
+    model = fitted(cb.CatBoostRegressor, REAL, loss_function="RMSEWithUncertainty")
+    mean, variance = scurry.from_model(model, output="all").predict(X).T
+    np.testing.assert_array_equal(mean, model.predict(X)[:, 0])
+    np.testing.assert_allclose(variance, model.predict(X)[:, 1], rtol=1e-15)
+
+
 # Refused
 
 
@@ -344,7 +412,7 @@ def test_one_of_several_values(y, loss):
         (
             lambda: fitted(cb.CatBoostRegressor, REAL, loss_function="RMSEWithUncertainty"),
             UnsupportedModelError,
-            "a mean and a variance",
+            r"of objective RMSEWithUncertainty, predicts 2 targets at once",
         ),
         (lambda: cb.CatBoostClassifier(), InputError, "fit first"),
         (lambda: cb.Pool(X), UnsupportedModelError, "Pool"),

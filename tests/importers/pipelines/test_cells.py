@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.compose import ColumnTransformer
+from sklearn.feature_selection import SelectKBest
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler, TargetEncoder
@@ -142,3 +143,56 @@ class TestPandasNA:
                     forest.predict(table)
             else:
                 np.testing.assert_array_equal(forest.predict(table), expected)
+
+
+class TestColumnsThatAreLeftOut:
+    def rows(self):
+        rng = np.random.default_rng(0)
+        frame = pd.DataFrame(
+            {
+                "number": rng.normal(size=300),
+                "town": rng.choice(["Bern", "Oslo", "Rome"], 300),
+                "size": rng.choice(["S", "M", "L"], 300),
+            }
+        )
+        return frame, ((frame.town == "Oslo") ^ (frame.number > 1)).astype(int)
+
+    @pytest.mark.parametrize("in_part", [True, False])
+    def test_a_selector_drops_all_outputs_of_an_encoder(self, in_part):
+        frame, y = self.rows()
+        encoder, selector = OneHotEncoder(handle_unknown="ignore"), SelectKBest(k=1)
+        steps = ColumnTransformer(
+            [
+                ("numbers", StandardScaler(), ["number"]),
+                ("texts", make_pipeline(encoder, selector) if in_part else encoder, ["town", "size"]),
+            ]
+        )
+        steps = steps if in_part else make_pipeline(steps, selector)
+        pipeline = make_pipeline(steps, DecisionTreeClassifier(random_state=0)).fit(frame, y)
+        forest = scurry.from_model(pipeline)
+        assert forest.front is None
+        assert "size" not in forest.feature_names
+        unknown = frame.assign(town="Paris", size="XL")
+        for table in (frame, unknown):
+            np.testing.assert_array_equal(forest.predict(table), pipeline.predict(table))
+        objects = frame.to_numpy(object)
+        steps = ColumnTransformer(
+            [("numbers", StandardScaler(), [0]), ("texts", make_pipeline(encoder, selector), [1, 2])]
+        )
+        pipeline = make_pipeline(steps, DecisionTreeClassifier(random_state=0)).fit(objects, y)
+        np.testing.assert_array_equal(scurry.from_model(pipeline).predict(objects), pipeline.predict(objects))
+
+    def test_texts_between_other_columns_of_an_array(self, tmp_path):
+        frame, y = self.rows()
+        objects = frame[["size", "number", "town"]].to_numpy(object)
+        steps = ColumnTransformer([("numbers", StandardScaler(), [1]), ("texts", OneHotEncoder(), [2])])
+        pipeline = make_pipeline(steps, DecisionTreeClassifier(random_state=0)).fit(objects, y)
+        forest = scurry.from_model(pipeline)
+        assert forest.raw_rows.unread == (0,)
+        forest.save(tmp_path / "forest.scurry")
+        for one in (forest, scurry.load(tmp_path / "forest.scurry")):
+            np.testing.assert_array_equal(one.predict(objects), pipeline.predict(objects))
+            np.testing.assert_array_equal(one.predict(objects[:1]), pipeline.predict(objects[:1]))
+        assert objects[0, 0] == frame["size"][0]  # the caller's array is as it was
+        with pytest.raises(InputError, match="is not numeric"):
+            forest.predict(objects[:, [0, 2, 2]])

@@ -93,7 +93,7 @@ def test_columns_by_name():
         (Normalizer(), "Normalizer"),
         (PolynomialFeatures(2), "PolynomialFeatures"),
         (KNNImputer(), "KNNImputer"),
-        (FunctionTransformer(np.sin), "FunctionTransformer of 'sin', which is not known to rise or fall"),
+        (FunctionTransformer(np.sin), "FunctionTransformer of 'sin', which scurry does not fold"),
         (FunctionTransformer(lambda rows: rows), "<lambda>"),
         (make_pipeline(StandardScaler(), PCA(2)), "'pca' is a PCA"),
         (ColumnTransformer([("inner", PCA(2), [0, 1])]), "'inner' is a PCA"),

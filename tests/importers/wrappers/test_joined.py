@@ -1,7 +1,5 @@
 """Forests joined to one: where rows go, and what stands for the wrapper."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,12 +15,11 @@ from sklearn.preprocessing import StandardScaler
 import scurry
 from scurry.errors import UnsupportedModelError
 from scurry.forest import reference
-from scurry.importers.wrappers.joined import first_true, last_left, neighbours
+from scurry.importers.wrappers.joined import last_left
 from support.sklearn_models import make_data
 from support.wrapper_models import BAGGED, BOOSTED, FOREST, HIST, VOTING, calibrate, check_same, fit, hard_rows, vote
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
-DOUBLES = st.floats(-1e300, 1e300)
 
 
 @given(FLOATS, st.sampled_from(["<", "<="]), st.integers(-3, 3))
@@ -73,6 +70,17 @@ def test_the_sum_of_calibrated_models_speaks_for_them(name):
         model, X = fit(calibrate(FOREST, name), task)
         forest = scurry.from_model(model)
         assert (forest.decide(forest.scores(X)) == forest.predict(X)).mean() > 0.9
+
+
+def test_rules_are_fitted_to_the_labels_of_the_model():
+    """Not to those of the sum that stands for it, which are others for one row in ten here."""
+    X, y = make_data(3)
+    model = CalibratedClassifierCV(clone(FOREST), method="isotonic", cv=3).fit(X, y)
+    forest = scurry.from_model(model)
+    assert (forest.replace(wrapper=None).predict(X) != model.predict(X)).mean() > 0.02
+    for max_disagreement in (0.03, 0.1):
+        fast = scurry.early_exit(model, X, max_disagreement=max_disagreement, confidence=None)
+        assert (fast.predict(X) != model.predict(X)).mean() <= max_disagreement
 
 
 def test_a_pipeline_in_front_of_a_wrapper():
@@ -129,21 +137,3 @@ def test_tables_with_names():
     model = vote(FOREST, HIST, voting="soft").fit(table, y)
     forest = scurry.from_model(model)
     np.testing.assert_array_equal(forest.predict(table[list("fedcba")]), model.predict(table))
-
-
-@given(DOUBLES)
-def test_every_number_is_found(x):
-    assert first_true(lambda number: number >= x, -1e300, 1e300) == x
-
-
-def test_answers_that_never_change():
-    assert first_true(lambda number: True, -2.0, 3.0) == -2.0
-    assert first_true(lambda number: False, -2.0, 3.0) == np.nextafter(3.0, np.inf)
-
-
-@given(DOUBLES)
-def test_neighbours_are_next_to_each_other(x):
-    found = neighbours(x, 3)
-    assert len(found) == 7
-    assert found[3] == x
-    assert all(np.nextafter(low, np.inf) == high for low, high in pairwise(found))

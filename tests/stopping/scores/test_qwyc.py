@@ -17,6 +17,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import binom
 
 from scurry.errors import FormatError, InputError
+from scurry.plan import NEVER_ABOVE, NEVER_BELOW
 from scurry.stopping import LeaderFit, MarginFit, multiclass_qwyc, qwyc
 from scurry.stopping.guarantee import split_risk
 from scurry.stopping.scores import qwyc as qwyc_module
@@ -179,6 +180,19 @@ def test_expensive_models_wait():
     assert qwyc(scores, max_disagreement=0, costs=[2, 3, 1, 2]).order[0] == 2
     constant = qwyc(scores, max_disagreement=0, costs=2.5)
     assert constant.mean_cost == pytest.approx(2.5 * qwyc(scores, max_disagreement=0).mean_cost)
+
+
+def test_given_decisions_of_several_classes_replace_the_sum():
+    scores = np.random.default_rng(0).normal(size=(400, 6, 3))
+    decisions = (scores.sum(axis=1) + np.random.default_rng(1).normal(size=(400, 3))).argmax(axis=1)
+    for max_disagreement in (0.0, 0.1, 0.3):
+        rule = multiclass_qwyc(scores, max_disagreement=max_disagreement, decisions=decisions, order=None)
+        answers, used = rule.decide(scores)
+        assert ((answers != decisions) & (used < 6)).sum() <= 400 * max_disagreement
+        assert (used < 6).mean() > 0.3 or max_disagreement == 0
+    for wrong in (decisions[1:], decisions == 1, decisions + 1, decisions - 1):
+        with pytest.raises(InputError, match=r"decisions must be numbers of the 3 classes, one per row \(400\)"):
+            multiclass_qwyc(scores, max_disagreement=0.1, decisions=wrong)
 
 
 def test_given_decisions_replace_the_sum():
@@ -419,7 +433,7 @@ def test_staggered_thresholds_pass_a_vote_one_after_another():
     decisions = votes.sum(axis=1) >= 0
     first = qwyc(votes, max_disagreement=0.02, order="natural")
     family = Family(first, np.linspace(0, 1.9 / first.spread, 30))
-    plain, staggered = (one.answers(votes, decisions) for one in (family, family.staggered(2.0)))
+    plain, staggered = (one.answers(votes, decisions) for one in (family, family.stagger(2.0)))
     np.testing.assert_array_equal(staggered[-1], plain[-1])  # as fitted: no whole vote lies in between
     assert len(np.unique(plain, axis=0)) == 2
     assert len(np.unique(staggered, axis=0)) > 5
@@ -613,3 +627,21 @@ def test_parts_survive_json():
 def test_multiclass_bad_input(scores, arguments, message):
     with pytest.raises(InputError, match=message):
         multiclass_qwyc(class_scores() if scores is None else scores, **({"max_disagreement": 0.01} | arguments))
+
+
+def test_thresholds_off_the_grid_are_rounded_to_the_cautious_side():
+    """A row half a unit inside a threshold continues: on the grid it may only stop where the rule would stop it."""
+    step, shared = 0.25, {"order": np.arange(4), "costs": np.ones(4), "step": 2.0**-40, "n_rows": 10}
+    between, on = 2.5 * step, 3 * step
+    fit = MarginFit(
+        **shared,
+        lower=np.array([-between, -on, between]),
+        upper=np.array([between, on, np.inf]),
+        decision_threshold=0.0,
+        spread=1.0,
+    )
+    rule = fit.stop_rule(step)
+    assert rule.lower.tolist() == [[NEVER_BELOW, -3, -3, 2, NEVER_BELOW]]
+    assert rule.upper.tolist() == [[NEVER_ABOVE, 3, 3, NEVER_ABOVE, NEVER_ABOVE]]
+    leads = LeaderFit(**shared, lead=np.array([between, on, 0.1 * step]), base_score=np.zeros(3), spread=1.0)
+    assert leads.stop_rule(step).lead.tolist() == [NEVER_ABOVE, 3, 3, 1, NEVER_ABOVE]

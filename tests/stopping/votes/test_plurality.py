@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scurry.errors import FormatError, InputError
 from scurry.stopping import PluralityRule, solve, solve_plurality
-from scurry.stopping.votes.plurality import counts_after, crossing_chances, is_certain
+from scurry.stopping.votes.plurality import PairwisePolicy, counts_after, crossing_chances, is_certain
 from support import vote_oracles
 
 
@@ -197,3 +197,11 @@ def test_certainty_by_playing_on():
                 for rest in product(range(3), repeat=n_voters - i)
             }
             assert certain[cell] == (len(ends) == 1)
+
+
+def test_the_strictest_thresholds_stop_only_where_all_policies_do():
+    uppers = np.array([[1, 2, 2, 3], [1, 1, 3, 3]], np.int32)
+    policies = [PairwisePolicy(0.5, upper) for upper in uppers]
+    assert PluralityRule(3, 3, 0.1, "pairwise", policies).strictest_upper().tolist() == [1, 2, 3, 3]
+    with pytest.raises(InputError, match="pairwise"):
+        solve_plurality(4, 3, 0.1, "class-counts").strictest_upper()

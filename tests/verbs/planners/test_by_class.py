@@ -187,14 +187,13 @@ class TestMisuse:
             scurry.early_exit(model, self.X, **options)
         assert caught.value.argument == argument
 
-    def test_unknown_and_missing_classes(self, model, three):
+    def test_unknown_classes(self, model):
         self.fails(
             model,
             r"classes of the model, \['no', 'yes'\], got 'maybe'",
             "promise",
             promise=LabelsPerClass({"no": 0.1, "maybe": 0.1}),
         )
-        self.fails(three, r"\[2\] are missing", "promise", promise=LabelsPerClass({0: 0.1, 1: 0.1}))
         self.fails(model, "got 'maybe'", "promise", y_cal=self.y, promise=Recall("maybe", 0.1))
 
     def test_labels(self, model):
@@ -240,7 +239,28 @@ def test_promises_are_kept(model):
 def test_too_few_rows_for_recall_name_the_argument_to_raise(model):
     X, y = draw(600, 12)
     with pytest.raises(InfeasibleError, match=r"other labels: at most 0.1 % .* or allow Recall's max_changed of 0\.0"):
-        scurry.early_exit(model, X, y, promise=Recall("yes", 0.3))
+        scurry.early_exit(model, X, y, promise=Recall("yes", 0.3, 0.001))
+
+
+def test_recall_lets_as_few_other_labels_change_as_rows_can_certify(model):
+    few, many = draw(1200, 12), draw(30_000, 13)
+    kept = [scurry.early_exit(model, X, y, promise=Recall("yes", 0.3)).promise for X, y in (few, many)]
+    assert kept[0].max_changed > kept[1].max_changed == 0.001
+    assert f"at most {100 * kept[0].max_changed:g} % of those that it gives other labels" in kept[0].describe()
+
+
+def test_classes_that_are_not_named_carry_no_promise(model, three):
+    X, _ = draw(4000, 14)
+    fast = scurry.early_exit(model, X, promise=LabelsPerClass({"yes": 0.1}))
+    assert [test.group for test in fast.certificate.tests] == ["class 'yes'"]
+    new, _ = draw(4000, 15)
+    full, labels = model.predict(new), fast.predict(new)
+    assert (labels != full)[full == "yes"].mean() <= 0.1
+    both = scurry.early_exit(model, X, promise=LabelsPerClass({"yes": 0.1, "no": 0.01}))
+    assert fast.run(new).mean_trees <= both.run(new).mean_trees
+    rows = np.random.default_rng(5).normal(size=(3000, three.n_features_in_))
+    some = scurry.early_exit(three, rows, promise=LabelsPerClass({0: 0.1, 2: 0.1}))
+    assert [test.group for test in some.certificate.tests] == ["class 0", "class 2"]
 
 
 def draw_of_by_accuracy(n_rows, seed, n_classes=2):
@@ -279,7 +299,7 @@ def test_costs(case):
     X, y = draw_of_by_accuracy(8000, 1, n_classes)
     costs = 1.0 - np.eye(n_classes)
     costs[-1, 0] = 4.0
-    promise = Accuracy(0.1, costs=costs)
+    promise = Accuracy(0.1, error_costs=costs)
     fast = scurry.early_exit(model, X, y, promise=promise)
     full, labels = model.predict(X), fast.predict(X)
     rise = costs[y, labels] - costs[y, full]
@@ -345,7 +365,7 @@ def test_misuse(case):
     with pytest.raises(InputError, match="y_cal"):
         scurry.early_exit(model, X, np.where(np.arange(1000) == 5, 77, y), promise=Accuracy(0.1))
     with pytest.raises(InputError, match=f"for 4 classes, the model has {n_classes}"):
-        scurry.early_exit(model, X, y, promise=Accuracy(0.1, costs=1 - np.eye(4)))
+        scurry.early_exit(model, X, y, promise=Accuracy(0.1, error_costs=1 - np.eye(4)))
     with pytest.raises(InputError, match="by is for promises about labels that change"):
         scurry.early_exit(model, X, y, by=y, promise=Accuracy(0.1))
     with pytest.raises(InputError, match="method must be"):
@@ -368,7 +388,7 @@ def test_by_accuracy_promises_are_kept(costs):
     model = GradientBoostingClassifier(n_estimators=25, random_state=0).fit(*draw_of_by_accuracy(1500, 0))
     pool, truth = draw_of_by_accuracy(8000, 7)
     forest, fit, n_broken, n_draws = scurry.from_model(model), draw_of_by_accuracy(1500, 8)[0], 0, 30
-    full, promise = forest.predict(pool), Accuracy(0.02 if costs is None else 0.1, costs=costs)
+    full, promise = forest.predict(pool), Accuracy(0.02 if costs is None else 0.1, error_costs=costs)
     matrix = 1 - np.eye(2) if costs is None else np.array(costs)
     for seed in range(n_draws):
         at = np.random.default_rng([3, seed]).integers(len(pool), size=1500)

@@ -23,11 +23,9 @@ from xgboost import XGBClassifier
 import scurry
 from scurry.errors import FormatError, InfeasibleError, InputError
 from scurry.forest.files.storage import write_container
-from scurry.plan import NEVER_BELOW, ScoreMap
-from scurry.promises import Certificate, ExitMeasurement
-from scurry.runners import rules
+from scurry.plan import ScoreMap
 from scurry.runners.exits import stops_of
-from scurry.stopping import LeaderFit, MarginFit, fan, preset_order, qwyc
+from scurry.stopping import fan, preset_order, qwyc
 from scurry.verbs.options import Calibration, ExitOptions
 from scurry.verbs.planners import by_scores, score_map
 from support.calibration_rows import two_classes
@@ -202,27 +200,6 @@ def test_bins_wider_than_all_sums(boosted):
     assert np.mean(fast.predict(X) != small.predict(X)) <= 0.02
 
 
-def test_thresholds_off_the_grid_are_rounded_to_the_cautious_side():
-    """A row half a unit inside a threshold continues: on the grid it may only stop where the rule would stop it."""
-    step, costs, order = 0.25, np.ones(4), np.arange(4)
-    shared = {"order": order, "costs": costs, "step": 2.0**-40, "n_rows": 10}
-    between, on = 2.5 * step, 3 * step
-    fit = MarginFit(
-        **shared,
-        lower=np.array([-between, -on, between]),
-        upper=np.array([between, on, 2 * between]),
-        decision_threshold=0.0,
-        spread=1.0,
-    )
-    rule = rules._exit_rule(fit, step)
-    assert rule.lower[0, 1:-1].tolist() == [-3, -3, 2]
-    assert rule.upper[0, 1:-1].tolist() == [3, 3, 5]
-    assert rule.lower[0, [0, -1]].tolist() == [NEVER_BELOW] * 2
-    forest = complete_forest(4, 1, 1, 3)
-    leads = LeaderFit(**shared, lead=np.array([between, on, 0.1 * step]), base_score=np.zeros(3), spread=1.0)
-    assert rules.score_plan(forest, leads, step, Certificate(method="qwyc")).stop.lead[1:-1].tolist() == [3, 3, 1]
-
-
 @pytest.mark.parametrize("method", ["qwyc", "fan"])
 @pytest.mark.parametrize("order", ["natural", "random", "individual-mse", "greedy-mse", "given"])
 def test_orders(boosted, method, order):
@@ -277,6 +254,31 @@ def test_bins_and_deviations_of_fan(boosted):
     assert promised.run(X).mean_trees > run.mean_trees
     safe = scurry.early_exit(boosted, X, y, max_disagreement=0.02, **asked | {"gamma": 20.0})
     assert safe.run(X).mean_trees > promised.run(X).mean_trees
+
+
+def test_labels_of_fitting_rows_order_the_trees_of_fan(boosted):
+    (X, y), (X_fit, y_fit) = two_classes(2000, 31), two_classes(2000, 32)
+    asked = {"method": "fan", "max_disagreement": 0.02}
+    by_labels = scurry.early_exit(boosted, X, X_fit=X_fit, y_fit=y_fit, **asked)
+    scores = by_labels.forest.tree_scores(X_fit)
+    threshold = by_labels.forest.score_threshold
+    rule = fan(scores, max_disagreement=0.02, order="individual-mse", y=y_fit, decision_threshold=threshold)
+    np.testing.assert_array_equal(by_labels.plan.order, rule.order)
+    natural = scurry.early_exit(boosted, X, y, X_fit=X_fit, **asked)
+    np.testing.assert_array_equal(natural.plan.order, np.arange(boosted.n_estimators))
+    assert "y_fit=y_fit" in by_labels.certificate.recipe
+
+
+def test_labels_of_fitting_rows_are_checked(boosted):
+    X, y = two_classes(300, 31)
+    for given, match in (
+        ({"y_fit": y}, "y_fit has the labels of X_fit, and there is none"),
+        ({"X_fit": X, "y_fit": y[:9]}, r"y_fit has shape \(9,\), X_fit has 300 rows"),
+        ({"X_fit": X, "y_fit": y + 7}, "y_fit"),
+    ):
+        with pytest.raises(InputError, match=match) as caught:
+            scurry.early_exit(boosted, X, **given)
+        assert caught.value.argument == "y_fit"
 
 
 def test_rows_compare_certify_or_fit(forest):
@@ -599,9 +601,14 @@ def test_quality_is_measured_on_rows_that_did_not_fit_the_map(monkeypatch):
     assert set(map(tuple, X[400:][of_measure])).isdisjoint(map(tuple, measured[0]))
 
 
-def test_plans_are_compared_by_their_cost_or_by_trees():
-    forest = complete_forest(n_trees=3, depth=2)
-    measured = [{"mean_trees": 4.0}, {"mean_trees": 4.0, "mean_cost": 1.5}]
-    certificates = [Certificate(method="toy", measured=ExitMeasurement(changed=0.0, **one)) for one in measured]
-    assert [by_scores.spent_by(scurry.Plan.full(forest, one)) for one in certificates] == [4.0, 1.5]
-    assert by_scores.spent_by(None) == by_scores.spent_by(scurry.Plan.full(forest, None)) == np.inf
+@pytest.mark.parametrize("costs", ["trees", "steps"])
+def test_plans_are_compared_by_their_cost_or_by_trees(costs):
+    X, y = make_classification(1200, random_state=0)
+    forest = scurry.from_model(GradientBoostingClassifier(n_estimators=15, random_state=0).fit(X[:400], y[:400]))
+    calibration = Calibration.of(forest, X[400:], None, None, ExitOptions(max_disagreement=0.05, costs=costs))
+    plan, spent = by_scores.plan_by_scores(calibration, "natural")
+    measured = plan.certificate.measured
+    assert spent == (measured.mean_trees if costs == "trees" else measured.mean_cost)
+    assert by_scores.spent_by(by_scores.plan_by_scores, calibration, "natural") == spent
+    few = Calibration.of(forest, X[400:420], None, None, ExitOptions(max_disagreement=0.05, costs=costs))
+    assert by_scores.spent_by(by_scores.plan_by_scores, few, "natural") == np.inf

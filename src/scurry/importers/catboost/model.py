@@ -24,14 +24,14 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scurry.checks import check_output
 from scurry.errors import FormatError, InputError, UnsupportedModelError
-from scurry.forest import Forest, mean_of_leaves
+from scurry.forest import Calibrated, Forest, first_true, mean_of_leaves
 from scurry.importers.catboost.binary import read_document
 from scurry.importers.catboost.categories import CategorySets
 
@@ -40,6 +40,7 @@ _CLASSIFIER_LINKS = {
     "CrossEntropy": "logistic",
     "MultiClass": "softmax",
     "MultiClassOneVsAll": "logistic-each",
+    "Focal": "logistic",
 }
 _EXPONENTS = ("Poisson", "Tweedie")  # what CatBoostRegressor predicts is the exponential of the score
 _LABELS = ("MultiLogloss", "MultiCrossEntropy")  # several labels, each of which a row has or has not
@@ -183,18 +184,20 @@ def _import_document(document: Any, categories: Mapping[str, ArrayLike], output:
         if symmetric is not None
         else [_any_tree(tree, splits, len(bias)) for tree in document["trees"]]
     )
-    trees = [tree._replace(value=tree.value * _exact_scale(scale)) for tree in trees]
-    objective = _objective(document["model_info"])
-    if objective == "RMSEWithUncertainty":
-        raise UnsupportedModelError(
-            "this model, of objective RMSEWithUncertainty, predicts a mean and a variance; train one with RMSE"
-        )
+    objective = _objective(document["model_info"], len(bias))
     n_targets = 1 if objective in _CLASSIFIER_LINKS else len(bias)
     kind = f"CatBoost model, of objective {objective},"
     at = check_output(output, n_targets, kind, is_multilabel=objective in _LABELS)
     if n_targets > 1:
         trees, bias = [tree._replace(value=tree.value[:, at : at + 1]) for tree in trees], bias[at : at + 1]
     front, place = sets.columns.build()
+    readout = _readout(document["model_info"], objective, len(bias))
+    if objective == "RMSEWithUncertainty" and at == 1:
+        readout = {"link": "exp", "link_scale": 2.0}  # a variance, of the logarithm of a standard deviation
+    if _rounds(scale) and "classes" in readout:
+        readout |= _scaled_readout(scale, bias, readout["decision_threshold"]) if len(bias) == 1 else _refuse(scale)
+        scale, bias = math.copysign(1.0, scale), []
+    trees = [tree._replace(value=tree.value * scale) for tree in trees]
     if any(bias):
         # All training rows reach it.
         trees.append(_leaf(np.array(bias, np.float64), trees[0].weight if trees else np.array([np.nan])))
@@ -206,7 +209,7 @@ def _import_document(document: Any, categories: Mapping[str, ArrayLike], output:
     titles = np.array(sets.columns.titles(names), object)[np.argsort(place)].tolist()
     return Forest(
         **arrays,
-        **_readout(document["model_info"], len(bias)),
+        **readout,
         **sets.arrays(),
         n_features=n_features + len(place),
         feature_names=None if names == [str(j) for j in range(n_features)] else [*names, *titles],
@@ -229,14 +232,28 @@ def _feature_names(info: Mapping[str, Any]) -> tuple[list[str], int]:
     return names, n_features
 
 
-def _exact_scale(scale: float) -> float:
-    """Return a scale by which leaves, and not only their sum, can be multiplied without rounding."""
-    if math.frexp(scale)[0] not in (0.5, -0.5):
-        raise UnsupportedModelError(
-            f"this model multiplies its sums by {scale}, which cannot be done to single trees without rounding; call "
-            "model.set_scale_and_bias(1, bias) and multiply the answers, or use a power of two"
-        )
-    return scale
+def _rounds(scale: float) -> bool:
+    """Return whether to multiply single leaves by the scale of their sum may round them: not by powers of two."""
+    return math.frexp(scale)[0] not in (0.5, -0.5)
+
+
+def _scaled_readout(scale: float, bias: list[float], threshold: float) -> dict[str, Any]:
+    """Return how scores of two classes, before they are scaled, become labels and probabilities."""
+    slope, (intercept,) = abs(scale), bias  # leaves have the sign
+    largest = (abs(threshold) + abs(intercept)) * 4 / slope + 1.0
+    edge = first_true(lambda score: slope * score + intercept >= threshold, -largest, largest)
+    maps = ((-slope, -intercept),)  # of which scikit-learn's sigmoid takes the negative
+    return {
+        "decision_threshold": edge,
+        "wrapper": Calibrated(n_classes=2, method="sigmoid", response="score", maps=maps),
+    }
+
+
+def _refuse(scale: float) -> NoReturn:
+    raise UnsupportedModelError(
+        f"this model of more than two classes multiplies its sums by {scale}, which cannot be done to single trees "
+        "without rounding; call model.set_scale_and_bias(1, bias), or use a power of two"
+    )
 
 
 class _Splits:
@@ -400,15 +417,14 @@ def _fill_inner(
     return np.stack(means, axis=1), cover
 
 
-def _readout(info: Mapping[str, Any], n_outputs: int) -> dict[str, Any]:
+def _readout(info: Mapping[str, Any], objective: str, n_outputs: int) -> dict[str, Any]:
     """Return how scores become labels and predictions."""
-    objective = _objective(info)
     if objective in _LABELS:
         above = np.nextafter(0.0, np.inf)
         return {"link": "logistic", "classes": np.arange(2), "label_from": "score", "decision_threshold": above}
     if objective not in _CLASSIFIER_LINKS:
         return {"link": "exp" if objective in _EXPONENTS else "identity"}
-    classes = _classes(info.get("class_params") or {}, max(n_outputs, 2))
+    classes = _classes(_class_params(info), max(n_outputs, 2))
     readout = {"link": _CLASSIFIER_LINKS[objective], "classes": classes, "label_from": "score"}
     if n_outputs > 1:
         return readout
@@ -419,20 +435,31 @@ def _readout(info: Mapping[str, Any], n_outputs: int) -> dict[str, Any]:
     return readout | {"decision_threshold": np.nextafter(-math.log(1 / threshold - 1), np.inf)}
 
 
-def _objective(info: Mapping[str, Any]) -> str:
+def _objective(info: Mapping[str, Any], n_outputs: int) -> str:
+    """Return the objective; for a classifier's own one, that of CatBoost whose scores are read in the same way."""
+    objective = str(_params(info).get("loss_function", {}).get("type"))
+    if objective in _CLASSIFIER_LINKS or objective in _LABELS or not _class_params(info):
+        return objective
+    return "Logloss" if n_outputs == 1 else "MultiClass"
+
+
+def _params(info: Mapping[str, Any]) -> dict[str, Any]:
     params = info.get("params") or {}
-    if isinstance(params, str):  # models of older versions
-        params = json.loads(params)
-    objective = params.get("loss_function", {}).get("type")
-    if objective is None and "class_params" in info:
-        objective = "Logloss" if len(info["class_params"].get("class_to_label", [])) <= 2 else "MultiClass"
-    return str(objective)
+    read: dict[str, Any] = json.loads(params) if isinstance(params, str) else params  # models of older versions
+    return read
 
 
-def _classes(params: Any, n_classes: int) -> NDArray[Any]:
+def _class_params(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is known of the classes; nothing of a regressor."""
+    params = info.get("class_params") or {}
+    read: dict[str, Any] = json.loads(params) if isinstance(params, str) else params
+    # Where the objective is the user's own, only the options of the training have them.
+    names = _params(info).get("data_processing_options", {}).get("class_names")
+    return read or ({"class_names": names} if names else {})
+
+
+def _classes(params: Mapping[str, Any], n_classes: int) -> NDArray[Any]:
     """Return the label of each output."""
-    if isinstance(params, str):
-        params = json.loads(params)
     names = params.get("class_names") or list(range(max(n_classes, params.get("classes_count", 0))))
     # A class that was announced but has no training rows has a name and no output.
     chosen = [names[label] for label in params.get("class_to_label") or range(n_classes)]

@@ -122,7 +122,8 @@ def _fold(transformer: Any, model: Any, forest: Forest, rows: str | None, sparse
     n_columns = getattr(first, "n_features_in_", None)
     if n_columns is None:
         raise CannotFoldError(f"{transformer.steps[0][0]!r} does not say how many columns it takes")
-    traces = trace(transformer, [Trace(at) for at in range(n_columns)], lambda X: X, "pipeline")
+    dropped: list[Trace] = []
+    traces = trace(transformer, [Trace(at) for at in range(n_columns)], lambda X: X, "pipeline", dropped)
     source = Source(
         transformer.transform,
         traces,
@@ -131,6 +132,7 @@ def _fold(transformer: Any, model: Any, forest: Forest, rows: str | None, sparse
         forest,
         sparse_zero,
         _refuses_nan(model, forest),
+        [one for one in dropped if one.by_category],
     )
     wide_only = any(one.by_function for one in traces)
     folded = fold_source(source, rows or "float64")

@@ -33,6 +33,8 @@ class Source:
         What the model takes an entry for that a sparse matrix does not hold.
     refuses_nan : bool
         Whether the model raises an error where an output is NaN.
+    dropped : sequence of Trace
+        Of outputs of encoders that a selector drops.
     """
 
     transform: Stage
@@ -42,6 +44,7 @@ class Source:
     forest: Forest
     sparse_zero: float
     refuses_nan: bool
+    dropped: Sequence[Trace] = ()
 
     def rows(self, X: Any) -> NDArray[Any]:
         """Return the outputs for a raw table, as the forest compares them."""
@@ -70,6 +73,11 @@ class Column:
     na_code: int | None = None
 
     @property
+    def has_texts(self) -> bool:
+        """Whether some values are texts."""
+        return any(isinstance(value, str) for value in self.values)
+
+    @property
     def missing_code(self) -> int | None:
         """The code of missing values, None if they are read as unknown."""
         return len(self.values) if len(self.outputs) > len(self.values) else None
@@ -85,10 +93,12 @@ class Cells:
 
 def find_cells(source: Source, dtype: str) -> Cells:
     """Return the columns that nothing but encoders read, with what the transformer makes of their categories."""
-    listed = _listed_values(source.traces)
+    listed = _listed_values([*source.traces, *source.dropped])
     texts = {at: any(isinstance(value, str) for value in values) for at, values in listed.items()}
     examples = {at: values[0] for at, values in listed.items()}
     probe = Probe(source.rows, source.names, source.n_columns, examples, any(texts.values()), dtype)
+    if source.names is not None:  # without names, columns are taken by position, and those that are dropped are there
+        listed = {at: listed[at] for at in listed if at in {one.source for one in source.traces}}
     return Cells({at: _probe_column(probe, at, values, texts[at]) for at, values in listed.items()}, probe)
 
 

@@ -144,8 +144,16 @@ class Rewriter:
                 tuple(place[at] for at, column in columns.items() if column.unknown is None),
                 missing_upto={place[at]: limit for at, limit in self._limits.items()},
                 na_codes={place[at]: column.na_code for at, column in columns.items() if column.na_code is not None},
+                unread=self._unread(),
             ),
         )
+
+    def _unread(self) -> tuple[int, ...]:
+        """Return the columns between others, in an array with texts, that no step passes on."""
+        if self._source.names is not None or not any(column.has_texts for column in self._cells.columns.values()):
+            return ()
+        read = {one.source for one in self._source.traces} | self._cells.columns.keys()
+        return tuple(at for at in self.columns if at not in read)
 
     def _write_categories(self) -> None:
         forest, fields = self._source.forest, self._fields

@@ -50,6 +50,8 @@ _PROVEN: dict[Any, tuple[float, ...]] = {
     np.sign: (),
     np.deg2rad: (),
     np.rad2deg: (),
+    np.radians: (),
+    np.degrees: (),
     np.fabs: (_BELOW_ZERO, 0.0),
 }
 _TESTED: dict[Any, tuple[float, ...]] = {
@@ -65,6 +67,8 @@ _TESTED: dict[Any, tuple[float, ...]] = {
     np.tanh: (),
     np.arctan: (),
     np.arcsinh: (),
+    np.arccosh: (float(np.nextafter(1.0, 0.0)),),
+    np.cosh: (_BELOW_ZERO, 0.0),
 }
 """Functions that rise and fall between their knots, each the last number before a turn. In `_TESTED` rounding may break
 this, so neighbours of thresholds are tried."""
@@ -114,7 +118,9 @@ class Trace:
     values: tuple[Any, ...] = ()
 
 
-def trace(transformer: Any, inputs: Sequence[Trace], stage: Stage, name: str) -> list[Trace]:
+def trace(
+    transformer: Any, inputs: Sequence[Trace], stage: Stage, name: str, dropped: list[Trace] | None = None
+) -> list[Trace]:
     """Return the trace of each output of a fitted transformer.
 
     Parameters
@@ -125,6 +131,8 @@ def trace(transformer: Any, inputs: Sequence[Trace], stage: Stage, name: str) ->
     stage : callable
     name : str
         What messages call the transformer.
+    dropped : list of Trace, optional
+        Gets the traces that selectors drop: an encoder before them looks the raw column up all the same.
 
     Raises
     ------
@@ -136,16 +144,22 @@ def trace(transformer: Any, inputs: Sequence[Trace], stage: Stage, name: str) ->
     if isinstance(transformer, str):
         return []
     if isinstance(transformer, FrozenEstimator):
-        return trace(transformer.estimator, inputs, stage, name)
+        return trace(transformer.estimator, inputs, stage, name, dropped)
     cls = type(transformer)
     if not cls.__module__.startswith("sklearn."):
         raise CannotFoldError(f"{name!r} is a {cls.__name__}, whose outputs scurry knows nothing about")
     if isinstance(transformer, SelectorMixin):
-        return [inputs[at] for at in np.flatnonzero(transformer.get_support()).tolist()]
+        kept = transformer.get_support()
+        if dropped is not None:
+            dropped += [inputs[at] for at in np.flatnonzero(~kept).tolist()]
+        return [inputs[at] for at in np.flatnonzero(kept).tolist()]
     if isinstance(transformer, _ENCODERS):
         return _trace_encoder(transformer, inputs, stage)
     if isinstance(transformer, _RISING):
         return [replace(one, is_raw=False) for one in inputs]
+    for kind, follow_parts in _WITH_PARTS.items():
+        if isinstance(transformer, kind):
+            return follow_parts(transformer, inputs, stage, dropped)
     for kind, follow in _FOLLOW.items():
         if isinstance(transformer, kind):
             return follow(transformer, inputs, stage, name)
@@ -159,10 +173,10 @@ def take(table: Any, columns: NDArray[np.intp]) -> Any:
     return table[:, columns]
 
 
-def _trace_pipeline(pipeline: Any, inputs: Sequence[Trace], stage: Stage, name: str) -> list[Trace]:
+def _trace_pipeline(pipeline: Any, inputs: Sequence[Trace], stage: Stage, dropped: list[Trace] | None) -> list[Trace]:
     traces, at = list(inputs), stage
     for step_name, step in pipeline.steps:
-        traces = trace(step, traces, at, step_name)
+        traces = trace(step, traces, at, step_name, dropped)
         if step is not None and not isinstance(step, str):
             at = _after(step, at)
     return traces
@@ -172,14 +186,14 @@ def _after(step: Any, stage: Stage) -> Stage:
     return lambda X: step.transform(stage(X))
 
 
-def _trace_columns(transformer: Any, inputs: Sequence[Trace], stage: Stage, name: str) -> list[Trace]:
+def _trace_columns(transformer: Any, inputs: Sequence[Trace], stage: Stage, dropped: list[Trace] | None) -> list[Trace]:
     names = list(getattr(transformer, "feature_names_in_", []))
     traces = []
     for part, step, columns in transformer.transformers_:
         at = _positions(columns, names, len(inputs))
         if at is None:
             raise CannotFoldError(f"{part!r} takes the single column {columns!r} as texts")
-        traces += trace(step, [inputs[i] for i in at], _selected(stage, at), part)
+        traces += trace(step, [inputs[i] for i in at], _selected(stage, at), part, dropped)
     return traces
 
 
@@ -207,8 +221,8 @@ def _positions(columns: Any, names: list[str], n_columns: int) -> NDArray[np.int
     return named
 
 
-def _trace_union(union: Any, inputs: Sequence[Trace], stage: Stage, name: str) -> list[Trace]:
-    return [one for part, step in union.transformer_list for one in trace(step, inputs, stage, part)]
+def _trace_union(union: Any, inputs: Sequence[Trace], stage: Stage, dropped: list[Trace] | None) -> list[Trace]:
+    return [one for part, step in union.transformer_list for one in trace(step, inputs, stage, part, dropped)]
 
 
 def _trace_imputer(imputer: Any, inputs: Sequence[Trace], stage: Stage, name: str) -> list[Trace]:
@@ -277,7 +291,7 @@ def _trace_function(transformer: Any, inputs: Sequence[Trace], stage: Stage, nam
     known = _PROVEN.get(function, _TESTED.get(function)) if isinstance(function, np.ufunc) else None
     if known is None or transformer.kw_args:
         title = getattr(function, "__name__", repr(function))
-        raise CannotFoldError(f"{name!r} is a FunctionTransformer of {title!r}, which is not known to rise or fall")
+        raise CannotFoldError(f"{name!r} is a FunctionTransformer of {title!r}, which scurry does not fold")
     is_proven = function in _PROVEN
     return [replace(_turned(one, stage, at, known, is_proven), by_function=True) for at, one in enumerate(inputs)]
 
@@ -339,13 +353,15 @@ def _trace_bins(transformer: Any, inputs: Sequence[Trace], stage: Stage, name: s
 
 
 _FOLLOW: dict[type, Callable[[Any, Sequence[Trace], Stage, str], list[Trace]]] = {
-    Pipeline: _trace_pipeline,
-    ColumnTransformer: _trace_columns,
-    FeatureUnion: _trace_union,
     SimpleImputer: _trace_imputer,
     MissingIndicator: _trace_indicator,
     FunctionTransformer: _trace_function,
     PowerTransformer: _trace_power,
     QuantileTransformer: _trace_quantiles,
     KBinsDiscretizer: _trace_bins,
+}
+_WITH_PARTS: dict[type, Callable[[Any, Sequence[Trace], Stage, list[Trace] | None], list[Trace]]] = {
+    Pipeline: _trace_pipeline,
+    ColumnTransformer: _trace_columns,
+    FeatureUnion: _trace_union,
 }

@@ -44,7 +44,9 @@ from scurry.forest import (
     Thresholded,
     Voted,
     as_member,
+    first_true,
     label_codes,
+    neighbours,
 )
 from scurry.forest.wrappers import logistic
 from scurry.importers.wrappers.joined import (
@@ -53,13 +55,11 @@ from scurry.importers.wrappers.joined import (
     align,
     answers_float32,
     build,
-    first_true,
     is_mean,
     join,
     line,
     log_odds,
     mean_fields,
-    neighbours,
     own_scores,
     place_features,
     single,
@@ -272,7 +272,9 @@ def import_bagging(model: Any, import_model: Callable[[Any], Forest]) -> Forest:
         # The mean of single trees is what a forest is.
         fields = join(members, trees_of(members, n_classes))
         return build(forests[0], fields, aggregation="mean", classes=classes)
-    wrapper = Averaged(members=tuple(members), n_classes=n_classes)
+    # Values are added up as they are, probabilities in float64.
+    is_narrow = classes is None and all(map(answers_float32, model.estimators_))
+    wrapper = Averaged(members=tuple(members), n_classes=n_classes, dtype="float32" if is_narrow else "float64")
     return build(forests[0], mean_fields(members, wrapper.shares, n_classes), classes=classes, wrapper=wrapper)
 
 

@@ -8,7 +8,7 @@ do not stop come from the members.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,52 +21,6 @@ from scurry.forest import ARRAYS, NODE_ARRAYS, Calibrated, Forest
 FloatArray = NDArray[np.float64]
 
 _SAME = ("n_features", "encode_numbers", "feature_names")
-
-
-def first_true(question: Callable[[float], bool], least: float, most: float) -> float:
-    """Return the smallest double at which a question is answered yes, if it is yes from there on.
-
-    Parameters
-    ----------
-    question : callable
-    least, most : float
-        Where to look.
-
-    Returns
-    -------
-    float
-        `least` if the answer is always yes, and the number after `most` if it never is.
-
-    Examples
-    --------
-    >>> first_true(lambda x: x * x * x >= 8.0, -10.0, 10.0)
-    2.0
-    """
-    low, high = _rank(least), _rank(most)
-    if question(least):
-        return least
-    if not question(most):
-        return float(np.nextafter(most, np.inf))
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if question(_number(middle)) else (middle, high)
-    return _number(high)
-
-
-def _rank(x: float) -> int:
-    """Return the place of a double among all, 0 at zero."""
-    bits = int(np.float64(abs(x)).view(np.int64))
-    return bits if x >= 0 else -bits
-
-
-def _number(rank: int) -> float:
-    size = float(np.int64(abs(rank)).view(np.float64))
-    return size if rank >= 0 else -size
-
-
-def neighbours(x: float, n: int) -> list[float]:
-    """Return a double with `n` before and `n` after it."""
-    return [_number(_rank(x) + step) for step in range(-n, n + 1)]
 
 
 class Contribution(NamedTuple):
@@ -152,8 +106,13 @@ def _share_raw_rows(forests: Sequence[Forest], kind: str) -> Sequence[Forest]:
     about = {(*raw.missing_codes.items(), -1, *raw.known_only) for raw in given}
     if len(dtypes) > 1 or len(about) > 1 or not same_limits:
         raise UnsupportedModelError(f"the pipelines in this {kind} take different rows; import them one by one")
-    wide_only = any(raw.wide_only for raw in given)
-    shared = replace(given[0], dtype=next(iter(dtypes), None), wide_only=wide_only, missing_upto=limits)
+    shared = replace(
+        given[0],
+        dtype=next(iter(dtypes), None),
+        wide_only=any(raw.wide_only for raw in given),
+        missing_upto=limits,
+        unread=tuple(sorted(set.intersection(*(set(raw.unread) for raw in given)))),
+    )
     return [forest.replace(raw_rows=shared) for forest in forests]
 
 

@@ -164,12 +164,13 @@ class Visit:
 
         Parameters
         ----------
-        name : str or int
-            As in `next_feature`.
+        name : str, int or NextFeature
+            `next_feature`, or the name or column of any feature.
         value : number, category or None
             None and NaN are missing values, which go where the model sends them; `answer.why` then says so. That means
             something only if the model was trained with missing values. A test that could not be made is `unavailable`.
         """
+        name = name.name if isinstance(name, NextFeature) else name
         feature = find_feature(self.terms.forest, name)
         number = as_value(self.terms.forest, feature, value)
         if feature in self._unavailable:
@@ -195,9 +196,10 @@ class Visit:
 
         Parameters
         ----------
-        name : str or int
-            As in `next_feature`, or any other feature.
+        name : str, int or NextFeature
+            `next_feature`, or the name or column of any feature.
         """
+        name = name.name if isinstance(name, NextFeature) else name
         feature = find_feature(self.terms.forest, name)
         if feature in self.walk.values or feature in self._given:
             raise InputError(f"{name!r} has a value already, so it is not unavailable", argument="name")

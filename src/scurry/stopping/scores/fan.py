@@ -35,6 +35,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from scurry.checks import RandomState, check_count, check_number, check_random_state
 from scurry.errors import InfeasibleError, InputError
+from scurry.plan import ExitSide, SumRule, band_rule, to_int32
 from scurry.stopping.scores.rule import (
     NEVER,
     FloatArray,
@@ -48,6 +49,8 @@ from scurry.stopping.scores.rule import (
     resolve_order,
     round_to_grid,
 )
+
+_ROUNDING = 1e-4  # grid units: far above the error of products near 2**31, far below one unit
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -126,6 +129,35 @@ class FanFit(ScoreFit):
         ratio[self.bins[found] != number] = np.nan
         return ratio, excess > 0.0
 
+    def stop_rule(self, step: float) -> SumRule:
+        """Return the rule as a plan stores it: bins are pieces of a sum of integers, in units of `step`.
+
+        A piece is negative up to the lower threshold of its bin, and positive from the upper one on.
+        """
+        offset, edges, sides = [0, 0], [np.empty(0, np.int32)], [np.zeros(1, np.uint8)]
+        for position in range(self.n_models - 1):
+            bins = slice(*self.bin_offset[position : position + 2])
+            start, stop = (_first_unit(self.bins[bins] + past, self.bin_width, step) for past in (0, 1))
+            middle = (self.decision_threshold + self.mean[bins]) / step
+            reach = self.gamma * self.deviation[bins] / step
+            # A row exactly `gamma` deviations away continues; rounding in these products must not stop it.
+            lower, upper = np.ceil(middle - reach - _ROUNDING), np.floor(middle + reach + _ROUNDING) + 1
+            cuts = np.stack([start, np.clip(lower, start, stop), np.clip(upper, start, stop), stop], axis=1)
+            values, codes = _merge_bins(to_int32(cuts))
+            edges.append(values)
+            sides.append(codes)
+            offset.append(offset[-1] + len(values))
+        sides.append(np.zeros(1, np.uint8))
+        never = np.full(self.n_models - 1, np.inf)
+        return band_rule(
+            step,
+            -never,
+            never,
+            piece_offset=np.array([*offset, offset[-1]], np.uint32),
+            piece_edges=np.concatenate(edges),
+            piece_sides=np.concatenate(sides),
+        )
+
     def _start(self, n_rows: int) -> FloatArray:
         return np.zeros(n_rows)
 
@@ -139,6 +171,27 @@ class FanFit(ScoreFit):
         # No row of calibration tells how such a sum ends, so a row in an empty bin must not stop later either.
         leaves = np.searchsorted(self.gamma + amounts, ratio, side="left")
         return np.where(np.isnan(ratio), NEVER, leaves), above
+
+
+def _first_unit(bins: NDArray[np.float64], bin_width: float, step: float) -> NDArray[np.float64]:
+    """Return the least sum, in grid units, that `FanFit` puts into each bin or a later one."""
+    units = np.ceil(bins * bin_width / step)
+    # The quotient by which a fit finds the bin of a sum is rounded, so its neighbours may belong there instead.
+    units -= np.floor((units - 1) * step / bin_width) >= bins
+    units += np.floor(units * step / bin_width) < bins
+    return units
+
+
+def _merge_bins(cuts: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+    """Return ascending edges and the sides between them, from bins cut in negative, undecided and positive parts."""
+    edge = cuts.ravel()
+    # What follows each of a bin's four edges; outside all bins every tree is evaluated.
+    side = np.tile(
+        np.array([ExitSide.NEGATIVE, ExitSide.CONTINUE, ExitSide.POSITIVE, ExitSide.FULL], np.uint8), len(cuts)
+    )
+    # Of equal edges the last one says what follows.
+    keep = np.append(edge[1:] != edge[:-1], True) if len(edge) else np.empty(0, np.bool_)
+    return edge[keep], np.concatenate([np.array([ExitSide.FULL], np.uint8), side[keep]])
 
 
 def fan(

@@ -68,6 +68,7 @@ from scurry.checks import (
     check_random_state,
 )
 from scurry.errors import InputError
+from scurry.plan import SumRule, band_rule, lead_rule
 from scurry.stopping.scores.rule import (
     FloatArray,
     ScoreFit,
@@ -142,6 +143,10 @@ class MarginFit(ScoreFit):
         """
         shift = check_number("amount", amount) * self.spread
         return replace(self, lower=self.lower - shift, upper=self.upper + shift, mean_cost=None, n_mistakes=None)
+
+    def stop_rule(self, step: float) -> SumRule:
+        """Return the rule as a plan stores it: on sums of integers, in units of `step`."""
+        return band_rule(step, self.lower / step, self.upper / step)
 
     def _start(self, n_rows: int) -> FloatArray:
         return np.zeros(n_rows)
@@ -310,7 +315,7 @@ class Family:
         others = [fit.widening_answers(scores, zero, decisions, n_classes).T for fit in self.bolder]
         return np.concatenate([widened, *others])
 
-    def staggered(self, unit: float) -> Family:
+    def stagger(self, unit: float) -> Family:
         """Return the family with the thresholds of its first rule moved inwards, each by another part of `unit`.
 
         Sums of votes are whole numbers of votes. Equal shifts of all thresholds then pass whole votes together, and
@@ -329,7 +334,7 @@ class Family:
         >>> votes = np.where(rng.random((400, 15)) < rng.random((400, 1)), 1.0, -1.0)
         >>> family = Family(qwyc(votes, max_disagreement=0.02, order="natural"), np.linspace(0, 0.2, 20))
         >>> yes = votes.sum(axis=1) >= 0  # the two families have so many different rules:
-        >>> [len(np.unique(one.answers(votes, yes), axis=0)) for one in (family, family.staggered(2.0))]
+        >>> [len(np.unique(one.answers(votes, yes), axis=0)) for one in (family, family.stagger(2.0))]
         [2, 11]
         """
         first = self.first
@@ -473,6 +478,10 @@ class LeaderFit(ScoreFit):
         lead = self.lead + check_number("amount", amount) * self.spread
         return replace(self, lead=lead, mean_cost=None, n_mistakes=None)
 
+    def stop_rule(self, step: float) -> SumRule:
+        """Return the rule as a plan stores it: on sums of integers, in units of `step`."""
+        return lead_rule(step, self.lead / step)
+
     @property
     def _n_classes(self) -> int:
         return len(self.base_score)
@@ -498,6 +507,7 @@ def multiclass_qwyc(
     base_score: ArrayLike | None = None,
     order: str | ArrayLike | None = "natural",
     spending: str = "proportional",
+    decisions: ArrayLike | None = None,
 ) -> LeaderFit:
     """Find the lead at which to stop after each model, in a given order or in one found with it.
 
@@ -517,6 +527,8 @@ def multiclass_qwyc(
         None searches order and leads jointly.
     spending : {"proportional", "upfront"}
         Spread the mistakes over the positions, or allow all of them at the first.
+    decisions : int array of shape (n_rows,), optional
+        The class that the full ensemble answers, where that may be another than the one with the largest sum.
 
     Returns
     -------
@@ -545,7 +557,13 @@ def multiclass_qwyc(
     upfront = check_choice("spending", spending, SPENDING) == "upfront"
     start = snap(base, grid.unit)
     full = start + grid.values.sum(axis=0)
-    answers = _find_leaders(array, full, grid.unit, base)
+    answers = _find_leaders(array, full, grid.unit, base) if decisions is None else np.asarray(decisions)
+    if answers.shape != (n_rows,) or answers.dtype.kind not in "iu" or answers.min() < 0 or answers.max() >= n_classes:
+        raise InputError(
+            f"decisions must be numbers of the {n_classes} classes, one per row ({n_rows}), got {answers.dtype} of "
+            f"shape {answers.shape}",
+            argument="decisions",
+        )
     # With one answer any lead would do, and new rows of other classes would all be wrong.
     if (answers == answers[0]).all():
         raise InputError(

@@ -38,6 +38,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from scurry.checks import RandomState, check_choice, check_instance, check_numbers, check_random_state, check_rate
 from scurry.errors import InputError
+from scurry.plan import SumRule
 from scurry.stopping.stored_rule import StoredRule
 
 FloatArray = NDArray[np.float64]
@@ -536,6 +537,13 @@ class ScoreFit(StoredRule):
         """Return the curve of `widening_exits`, or of their sum over parts of a data set."""
         mean_cost = np.cumsum(self.costs[self.order]) @ exits[:-1] / exits[:-1].sum(axis=0)
         return WideningCurve(np.asarray(amounts, dtype=np.float64), exits[-1], mean_cost)
+
+    @abstractmethod
+    def stop_rule(self, step: float) -> SumRule:
+        """Return the rule as a plan stores it: on sums of integers, in units of `step`.
+
+        Thresholds between two integers are rounded so that no row stops that would not stop by this rule.
+        """
 
     def stopper(self) -> ScoreStopper:
         """Start one row whose scores arrive one at a time; see `ScoreStopper`."""

@@ -299,6 +299,20 @@ class PluralityRule(StoredRule):
         ]
         return outcomes(self.n_voters, self.n_classes, [policy.weight for policy in self.policies], rows)
 
+    def strictest_upper(self) -> NDArray[np.int32]:
+        """Return the thresholds with which a vote stops only where all policies of a pairwise rule stop it.
+
+        Rows of a predictor do not draw one of several policies. No policy stops later than these thresholds, so the
+        bound holds.
+        """
+        uppers = [policy.upper for policy in self.policies if isinstance(policy, PairwisePolicy)]
+        if not uppers:
+            raise InputError(
+                'a predictor compares the leading class with the second; solve the rule with method="pairwise"',
+                argument="rule",
+            )
+        return np.asarray(np.max(uppers, axis=0))
+
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a JSON-able header and arrays from which `from_parts` makes the same rule."""
         header = {

@@ -37,7 +37,6 @@ from scurry.forest import Forest
 from scurry.formatting import format_percent, round_up
 from scurry.plan import Plan
 from scurry.promises import Accuracy, GroupTest, Labels, LabelsPerClass, Promise, Recall
-from scurry.runners.rules import ScoreRule
 from scurry.stopping import ScoreFit
 from scurry.stopping.guarantee import InMemory, Sample, Sums, certified_rate, last_certified, split_risk
 from scurry.stopping.losses import best_stake, certified_drop, certified_mean, loss_p_value, paired_p_value
@@ -45,7 +44,6 @@ from scurry.stopping.scores.qwyc import Family, MarginFit, last_accepted
 from scurry.verbs.options import Calibration
 from scurry.verbs.planners.by_scores import (
     ScoreSearch,
-    as_rule,
     choose_method,
     decide_in_full,
     explain_choice,
@@ -56,6 +54,8 @@ from scurry.verbs.planners.by_scores import (
 
 _FIT_SHARE = 0.3  # of the mistakes that the promise allows, spent by the fit that is widened
 _BOLD_SHARES = (0.45, 0.6, 0.8, 1.0, 1.3, 2.0)
+_OTHERS = "Recall's max_changed of"
+_ROOM = 2.0  # times the rate that rows certify without a mistake: room for about two
 _MAX_MORE_ROWS = 1 << 40  # beyond which nobody is told how many rows to add
 
 
@@ -94,6 +94,10 @@ def plan_by_class(calibration: Calibration) -> Plan:
     search = ScoreSearch.of(calibration)
     groups = _find_groups(search)
     risk = 1.0 - (calibration.promise.confidence or 0.0)
+    if isinstance(calibration.promise, Recall) and calibration.promise.max_changed is None:
+        groups = _settle_others(groups, risk)
+        calibration = replace(calibration, promise=replace(calibration.promise, max_changed=groups[-1].max_rate))
+        search = replace(search, calibration=calibration)
     risks = split_risk([group.n_rows for group in groups], [group.max_rate for group in groups], risk)
     _check_enough(calibration, groups, risks)
     allowed = min(group.max_rate * group.fit_share for group in groups)
@@ -106,12 +110,13 @@ def plan_by_class(calibration: Calibration) -> Plan:
         raise _infeasible(calibration, groups, risk)
     tests = _test_groups(search, rule, groups, risks)
     n_broken = sum(test.n_broken for test in tests)
-    return keep_if_worth_it(calibration, search.plan(method, rule, n_broken=n_broken, bound=None, tests=tests, why=why))
+    plan, spent = search.plan(method, rule, n_broken=n_broken, bound=None, tests=tests, why=why)
+    return keep_if_worth_it(calibration, plan, spent)
 
 
 def _walk_sides(
     search: ScoreSearch, family: Family, groups: Sequence[_Group], risks: NDArray[np.float64]
-) -> ScoreRule | None:
+) -> ScoreFit | None:
     """Return the rule that two one-sided walks find; None if a side has no member."""
     assert isinstance(family.first, MarginFit)
     n_models = family.first.n_models
@@ -129,15 +134,15 @@ def _walk_sides(
         side = sides[last]
         assert isinstance(side, MarginFit)
         found[upper] = side.upper if upper else side.lower
-    return as_rule(side)
+    return side
 
 
 def _walk_whole(
     search: ScoreSearch, family: Family, groups: Sequence[_Group], risks: NDArray[np.float64]
-) -> ScoreRule | None:
+) -> ScoreFit | None:
     """Return the cheapest member before the first that fails the test of a group; None if the first fails."""
     last = last_accepted(_accept(search, family, groups, risks))
-    return None if last < 0 else as_rule(family[search.cheapest_of(family, last)])
+    return None if last < 0 else family[search.cheapest_of(family, last)]
 
 
 def _accept(
@@ -152,7 +157,7 @@ def _accept(
 
 
 def _test_groups(
-    search: ScoreSearch, chosen: ScoreRule, groups: Sequence[_Group], risks: NDArray[np.float64]
+    search: ScoreSearch, chosen: ScoreFit, groups: Sequence[_Group], risks: NDArray[np.float64]
 ) -> tuple[GroupTest, ...]:
     """Return what the rule that was chosen does to the rows of each group."""
     tests = []
@@ -206,11 +211,6 @@ def _groups_of(
     classes = forest.classes.tolist()
     if isinstance(promise, LabelsPerClass):
         rates = {_find_code(forest, label): rate for label, rate in promise.rates}
-        missing = [label for code, label in enumerate(classes) if code not in rates]
-        if missing:
-            raise InputError(
-                f"promise must have a rate for every class of the model; {missing} are missing", argument="promise"
-            )
         return [
             _Group(
                 f"class {label!r}",
@@ -221,12 +221,13 @@ def _groups_of(
                 f"a rate for class {label!r} of",
             )
             for code, label in enumerate(classes)
+            if code in rates
         ]
     assert isinstance(promise, Recall)
     assert y is not None
-    code = _find_code(forest, promise.class_)
+    code = _find_code(forest, promise.label)
     found = _Group(
-        f"class {promise.class_!r} found",
+        f"class {promise.label!r} found",
         promise.max_loss,
         code,
         (labels == code) & (y == code),
@@ -235,11 +236,11 @@ def _groups_of(
     )
     others = _Group(
         "other labels",
-        promise.max_changed,
+        promise.others_rate,
         1 - code if len(classes) == 2 else None,
         labels != code,
         max(1 - float(shares[code]), 1e-9),
-        "Recall's max_changed of",
+        _OTHERS,
     )
     return [found, others]
 
@@ -287,11 +288,23 @@ def _infeasible(calibration: Calibration, groups: Sequence[_Group], risk: float)
     )
 
 
+def _settle_others(groups: Sequence[_Group], risk: float) -> list[_Group]:
+    """Return the groups of a promise about recall with a rate for other labels that their rows can certify.
+
+    How many rows there are decides, not what becomes of them, so that the tests stay what they are.
+    """
+    others = [at for at, group in enumerate(groups) if group.argument == _OTHERS]
+    least = max(_least_rate(groups, at, risk) for at in others)
+    # With room for a few mistakes: at the least rate itself a single one would fail.
+    rate = max(groups[others[0]].max_rate, round_up(_ROOM * least, 2))
+    return [replace(group, max_rate=rate) if at in others else group for at, group in enumerate(groups)]
+
+
 def _least_rate(groups: Sequence[_Group], at: int, risk: float) -> float:
     """Return the least rate of one group that its rows certify if none of them changes."""
     counts = [group.n_rows for group in groups]
-    least, most = groups[at].max_rate, 1.0
-    while most - least > 1e-3 * least:
+    least, most = 0.0, 1.0
+    while most - least > 1e-3 * most:
         middle = (least + most) / 2
         rates = [middle if k == at else group.max_rate for k, group in enumerate(groups)]
         is_enough = counts[at] * np.log1p(-middle) <= np.log(split_risk(counts, rates, risk)[at])
@@ -359,7 +372,7 @@ class _CostTest:
 
     def __init__(self, promise: Accuracy, answers: Sums, risk: float, fitting: Sums | None = None) -> None:
         self._risk, self._largest = risk, promise.largest_rise
-        costs = np.asarray(promise.costs)
+        costs = np.asarray(promise.error_costs)
         rise = (costs[:, None, :] - costs[:, :, None]).ravel()  # true label, the model's, the member's
         self._counts = answers.reshape(len(answers), -1)
         self.n_worse = self._counts[:, rise > 0].sum(axis=1)
@@ -392,9 +405,9 @@ def plan_by_accuracy(calibration: Calibration) -> Plan:
     assert promise.confidence is not None
     if calibration.rows.parts is not None:
         raise InputError("by is for promises about labels that change, such as LabelsPerClass", argument="by")
-    if promise.costs is not None and len(promise.costs) != forest.n_classes:
+    if promise.error_costs is not None and len(promise.error_costs) != forest.n_classes:
         raise InputError(
-            f"costs of the promise are for {len(promise.costs)} classes, the model has {forest.n_classes}",
+            f"error_costs of the promise are for {len(promise.error_costs)} classes, the model has {forest.n_classes}",
             argument="promise",
         )
     method, share, why = _choose_family(calibration, promise)
@@ -403,15 +416,15 @@ def plan_by_accuracy(calibration: Calibration) -> Plan:
     if last is None:
         raise _refuse_accuracy(calibration, promise, search.held_out.n_rows)
     at = search.cheapest_of(family, last)
-    plan = search.plan(
+    plan, spent = search.plan(
         method,
-        as_rule(family[at]),
+        family[at],
         n_broken=int(test.n_worse[at]),
         n_gained=int(test.n_better[at]),
         bound=test.bound(at),
         why=why,
     )
-    return keep_if_worth_it(calibration, plan)
+    return keep_if_worth_it(calibration, plan, spent)
 
 
 def _walk(
@@ -470,7 +483,7 @@ def _test_on_rows(search: ScoreSearch, promise: Accuracy, family: Family) -> _Pa
     assert y is not None
     count = partial(_count_labels, forest, search.score_rows, family)
     answers = _count_answers(search.held_out, forest.codes_of(y[search.tests]), forest.n_classes, count)
-    if promise.costs is None:
+    if promise.error_costs is None:
         return _PairedTest(promise, answers, risk)
     fitting = None
     if search.y is not None:
@@ -492,7 +505,7 @@ def _test_on_probabilities(
         answers += _count_answers(search.held_out, labels, forest.n_classes, count)
     answers = np.rint(answers * (n_rows / (_N_LABELS * len(upto)))).astype(np.int64)
     risk = 1.0 - (promise.confidence or 0.0)
-    return _PairedTest(promise, answers, risk) if promise.costs is None else _CostTest(promise, answers, risk)
+    return _PairedTest(promise, answers, risk) if promise.error_costs is None else _CostTest(promise, answers, risk)
 
 
 def _count_answers(sample: Sample, y: NDArray[np.int32], n_classes: int, count: Callable[[NDArray[Any]], Sums]) -> Sums:
@@ -516,7 +529,7 @@ def _count_labels(
 def _refuse_accuracy(calibration: Calibration, promise: Accuracy, n_rows: int) -> InfeasibleError:
     # Without rows to fit, half of the calibration rows are used for that.
     needed = promise.rows_needed() if calibration.has_fit_rows else 2 * promise.rows_needed() - 1
-    what = "a rise of the mean cost" if promise.costs is not None else "a fall in accuracy"
+    what = "a rise of the mean cost" if promise.error_costs is not None else "a fall in accuracy"
     enough = needed <= calibration.n_rows_given
     advice = "more calibration rows" if enough else f"at least {needed:,} calibration rows"
     return InfeasibleError(

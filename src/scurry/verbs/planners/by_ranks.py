@@ -18,8 +18,8 @@ from scurry.forest import Forest
 from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import Certificate, Outcomes, RankMeasurement, TopK, find_places
-from scurry.runners.rules import rank_plan
 from scurry.runners.runner import Run
+from scurry.runners.sentinels import rank_plan
 from scurry.stopping.guarantee import InMemory, certified_rate, rate_p_value, rows_needed
 from scurry.stopping.sentinels.lanes import SentinelFit, near_decision, prefix_lanes
 from scurry.stopping.sentinels.prefix import RowLeaves, even_sentinels, fit_prefix, worthwhile_sentinels

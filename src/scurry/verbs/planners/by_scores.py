@@ -23,7 +23,7 @@ from scurry.formatting import round_up
 from scurry.plan import Plan
 from scurry.plan.whole_rows import decision_score
 from scurry.promises import Certificate, ExitMeasurement, Labels
-from scurry.runners.rules import ScoreRule, score_plan, sentinel_plan
+from scurry.runners.sentinels import sentinel_plan
 from scurry.stopping import FanFit, LeaderFit, MarginFit, ScoreFit, fan, multiclass_qwyc, qwyc
 from scurry.stopping.guarantee import (
     InMemory,
@@ -84,8 +84,14 @@ _MIN_BIN_ROWS = 5  # bins of fewer rows show no deviation, and would stop rows a
 _COMPARING_ROWS = "rows that fitted none of them"
 
 
-def plan_by_scores(calibration: Calibration, method: str) -> Plan:
+def plan_by_scores(calibration: Calibration, method: str) -> tuple[Plan, float]:
     """Return a certified plan by "qwyc", "fan", "natural" (thresholds on the trees' own order) or "sentinels".
+
+    Returns
+    -------
+    plan : Plan
+    spent : float
+        Its cost per row on the rows that tested it, or its trees where each costs the same.
 
     Raises
     ------
@@ -100,7 +106,7 @@ def plan_by_scores(calibration: Calibration, method: str) -> Plan:
 class _Member(NamedTuple):
     """A member of the family that is tested, and what it does to the rows that test it."""
 
-    fit: ScoreRule
+    fit: ScoreFit
     amount: float
     exits: Sums  # rows that leave after each tree, and last those answered differently
 
@@ -173,7 +179,9 @@ class ScoreSearch:
             held_out=calibration.sample if tests.all() else calibration.sample.where(tests),
             tests=tests,
             score_rows=forest.tree_scores,
-            make_plan=lambda fit, certificate: score_plan(forest, fit, step, certificate),
+            make_plan=lambda fit, certificate: Plan(
+                order=forest.trees_of(fit.order), stop=fit.stop_rule(step), certificate=certificate
+            ),
         )
 
     @classmethod
@@ -217,18 +225,18 @@ class ScoreSearch:
         """The share of the promise that the first fit spends: a rule that will be widened starts better from less."""
         return _FIT_SHARE if self.is_tested else 1.0
 
-    def fit(self, method: str, max_rate: float, order: NDArray[np.int64] | None = None) -> ScoreRule:
+    def fit(self, method: str, max_rate: float, order: NDArray[np.int64] | None = None) -> ScoreFit:
         """Fit a rule that changes at most `max_rate` of the rows, in an order that is given or found."""
         if self.calibration.forest.n_classes == 2:
             return _fit_two_classes(self, method, max_rate, order)
         return _fit_many_classes(self, method, max_rate, order)
 
-    def count_exits(self, fits: Sequence[ScoreRule], amounts: NDArray[np.float64]) -> Sums:
+    def count_exits(self, fits: Sequence[ScoreFit], amounts: NDArray[np.float64]) -> Sums:
         """Count exits on the rows that certify, for all fits and amounts of widening, in one pass."""
         return self.held_out.sums(partial(_count_exits, self.calibration.forest, self.score_rows, fits, amounts))
 
-    def certify(self, method: str, fit: ScoreRule, exits: Sums) -> Plan:
-        """Return the plan of the cheapest member of the family of `fit` that keeps the promise."""
+    def certify(self, method: str, fit: ScoreFit, exits: Sums) -> tuple[Plan, float]:
+        """Return the plan of the cheapest member of the family of `fit` that keeps the promise, and what it spends."""
         calibration, n_rows = self.calibration, self.held_out.n_rows
         # From the most cautious member on.
         family = [_Member(fit, float(a), exits[:, at]) for at, a in enumerate(self.amounts)][::-1]
@@ -259,7 +267,7 @@ class ScoreSearch:
             measured=measured,
             **tested,
         )
-        return self.make_plan(best.fit.widen(best.amount), certificate)
+        return self.make_plan(best.fit.widen(best.amount), certificate), mean_cost
 
     def family(self, method: str, allowed: float, share: float, bolder: Sequence[float]) -> Family:
         """Return rules in one order of trees, from the most cautious to the boldest.
@@ -277,10 +285,10 @@ class ScoreSearch:
         first = self.fit(method, share * allowed)
         family = Family(first, _AMOUNTS, self.bolder_fits(method, allowed, first, bolder))
         if isinstance(first, MarginFit) and self.calibration.forest.aggregation != "sum":
-            return family.staggered(float(np.ptp(self.scores)))
+            return family.stagger(float(np.ptp(self.scores)))
         return family
 
-    def bolder_fits(self, method: str, allowed: float, first: ScoreFit, shares: Sequence[float]) -> list[ScoreRule]:
+    def bolder_fits(self, method: str, allowed: float, first: ScoreFit, shares: Sequence[float]) -> list[ScoreFit]:
         """Return rules in the order of `first` that spend these shares of what is allowed."""
         return [self.fit(method, rate, first.order) for share in shares if (rate := share * allowed) < 1]
 
@@ -300,20 +308,21 @@ class ScoreSearch:
         costs = np.cumsum(family.first.costs[family.first.order])
         return float(self.count(family)[member, :-1] @ costs) / self.held_out.n_rows
 
-    def plan(self, method: str, rule: ScoreRule, **tested: Any) -> Plan:
-        """Return the plan of a rule, with what was measured on the rows that tested it."""
+    def plan(self, method: str, rule: ScoreFit, **tested: Any) -> tuple[Plan, float]:
+        """Return the plan of a rule, with what was measured on the rows that tested it, and what it spends."""
         calibration, n_rows = self.calibration, self.held_out.n_rows
         counts, trees = self.count(Family(rule, np.zeros(1)))[0], np.cumsum(self.n_trees)
-        in_trees = calibration.options.cost_unit == "trees"
+        in_trees, mean_trees = calibration.options.cost_unit == "trees", float(counts[:-1] @ trees) / n_rows
+        mean_cost = mean_trees if in_trees else float(counts[:-1] @ np.cumsum(rule.costs[rule.order])) / n_rows
         measured = ExitMeasurement(
             changed=int(counts[-1]) / n_rows,
-            mean_trees=float(counts[:-1] @ trees) / n_rows,
-            mean_cost=None if in_trees else float(counts[:-1] @ np.cumsum(rule.costs[rule.order])) / n_rows,
+            mean_trees=mean_trees,
+            mean_cost=None if in_trees else mean_cost,
         )
         certificate = calibration.certificate(
             method, calibration.promise, n_rows=n_rows, n_fit_rows=len(self.rows), measured=measured, **tested
         )
-        return self.make_plan(rule, certificate)
+        return self.make_plan(rule, certificate), mean_cost
 
     def _certified(self, family: Sequence[_Member]) -> list[_Member]:
         """Return the members before the first that fails its test; all of them keep the promise at once."""
@@ -322,7 +331,7 @@ class ScoreSearch:
         last = certify_rates(n_mistakes, self.held_out.n_rows, promise.max_changed, promise.confidence or 0.0)
         return list(family[: last + 1])
 
-    def _bolder(self, method: str, fit: ScoreRule) -> list[_Member]:
+    def _bolder(self, method: str, fit: ScoreFit) -> list[_Member]:
         """Return thresholds in the order of `fit` that spend more of the promise on the rows that fitted it."""
         if self.calibration.options.gamma is not None:
             return []  # the caller has said how bold
@@ -337,7 +346,7 @@ def split_to_fit(calibration: Calibration) -> tuple[NDArray[Any], NDArray[Any] |
     rows, sample = calibration.rows, calibration.sample
     if calibration.fit_rows is not None:
         every = np.ones(sample.n_rows, np.bool_)
-        return calibration.fit_rows, None, every if rows.groups is None else rows.divide(0)[1]
+        return calibration.fit_rows, calibration.fit_y, every if rows.groups is None else rows.divide(0)[1]
     if not calibration.options.is_promised:
         return sample.gathered(), rows.y, np.ones(sample.n_rows, np.bool_)
     fits, tests = rows.divide(_count_fit_units(calibration))
@@ -365,6 +374,7 @@ def split_to_choose(calibration: Calibration) -> tuple[Calibration, Calibration]
         calibration,
         rows=CheckedRows(sample=InMemory(fit_rows[compare]), y=None, digests=digests[compare]),
         fit_rows=fit_rows[fit],
+        fit_y=None if calibration.fit_y is None else calibration.fit_y[fit],
         promise=lenient,
     )
     # Methods on votes would split the rows in another way.
@@ -452,13 +462,14 @@ def _fit_many_classes(search: ScoreSearch, method: str, max_rate: float, order: 
         base_score=forest.score_start,
         costs=search.costs.reshape(scores.shape[1], -1).sum(axis=1),
         order="natural" if method == "natural" else given,
+        decisions=search.decisions,
     )
 
 
 def _count_exits(
     forest: Forest,
     score_rows: Callable[[NDArray[Any]], NDArray[np.float64]],
-    fits: Sequence[ScoreRule],
+    fits: Sequence[ScoreFit],
     amounts: NDArray[np.float64],
     rows: NDArray[Any],
 ) -> Sums:
@@ -496,12 +507,6 @@ def _count_changed(
     return counts
 
 
-def as_rule(fit: ScoreFit) -> ScoreRule:
-    """Return a member of a family as what a plan can be made of."""
-    assert isinstance(fit, MarginFit | FanFit | LeaderFit)
-    return fit
-
-
 def methods_for(calibration: Calibration) -> list[str]:
     """Return the methods on scores that may keep a promise of another kind than `Labels`."""
     options, kind = calibration.options, type(calibration.promise).__name__
@@ -527,7 +532,7 @@ def choose_method(calibration: Calibration, rate: float) -> tuple[str, str]:
     if len(methods) == 1:
         return methods[0], ""
     choosing, _ = split_to_choose(replace(calibration, promise=Labels(rate, confidence=calibration.promise.confidence)))
-    spent = {method: spent_by(try_plan(choosing, method)) for method in methods}
+    spent = {method: spent_by(plan_by_scores, choosing, method) for method in methods}
     return least_spent(spent), explain_choice(calibration.options.cost_unit, spent)
 
 
@@ -537,12 +542,12 @@ def least_spent(spent: Mapping[str, float]) -> str:
     return "sentinels" if spent.get("sentinels", np.inf) <= _CLOSE * spent[best] < np.inf else best
 
 
-def try_plan(choosing: Calibration, method: str) -> Plan | None:
-    """Return the plan of a method on scores for rows that compare methods; None if they are too few."""
+def spent_by(planner: Callable[[Calibration, str], tuple[Plan, float]], choosing: Calibration, method: str) -> float:
+    """Return what a method spends per row on rows that compare methods; infinite if they are too few for it."""
     try:
-        return plan_by_scores(choosing, method)
+        return planner(choosing, method)[1]
     except (InfeasibleError, InputError):
-        return None  # all rows may do, and if not, their error says what is wrong
+        return np.inf  # all rows may do, and if not, their error says what is wrong
 
 
 def explain_choice(unit: str, spent: Mapping[str, float], where: str = _COMPARING_ROWS) -> str:
@@ -558,27 +563,16 @@ def explain_choice(unit: str, spent: Mapping[str, float], where: str = _COMPARIN
     return f"{least} on {where}: {shown}{later}"
 
 
-def keep_if_worth_it(calibration: Calibration, plan: Plan) -> Plan:
-    """Return the plan, or one that evaluates every tree if it saves too little."""
+def keep_if_worth_it(calibration: Calibration, plan: Plan, spent: float) -> Plan:
+    """Return the plan, which spends so much per row, or one that evaluates every tree if it saves too little."""
     full_cost, unit = float(calibration.tree_costs(calibration.sample).sum()), calibration.options.cost_unit
     if calibration.options.method != "auto" or plan.certificate is None:
         return plan
-    if spent_by(plan) <= WORTH_IT * full_cost:
+    if spent <= WORTH_IT * full_cost:
         return plan
-    why = f"of {full_cost:.4g} {unit}, a row needs {spent_by(plan):.1f} by {plan.certificate.method}"
+    why = f"of {full_cost:.4g} {unit}, a row needs {spent:.1f} by {plan.certificate.method}"
     certificate = calibration.certificate("full", Labels(0.0), why=f"early exit would not pay; {why}")
     return Plan.full(calibration.forest, certificate)
-
-
-def spent_by(plan: Plan | None) -> float:
-    """Return what plans are compared by: the cost per row, or the trees where each costs the same.
-
-    It was measured on the rows that tested the plan; it is infinite if there is no plan.
-    """
-    measured = None if plan is None or plan.certificate is None else plan.certificate.exits
-    if measured is None:
-        return np.inf
-    return measured.mean_trees if measured.mean_cost is None else measured.mean_cost
 
 
 def _infeasible(calibration: Calibration, n_mistakes: int, n_rows: int) -> InfeasibleError:

@@ -22,7 +22,7 @@ from scurry.forest import Forest
 from scurry.plan import Plan
 from scurry.predictor import Predictor
 from scurry.promises import ValueMeasurement, Values
-from scurry.runners.rules import sentinel_plan
+from scurry.runners.sentinels import sentinel_plan
 from scurry.stopping.guarantee import InMemory, Sums, certified_rate, certify_rates, rows_needed
 from scurry.stopping.sentinels.lanes import CAUTIONS, SentinelFit, ValueFamily, mean_family, prefix_family
 from scurry.stopping.sentinels.prefix import RowLeaves, even_sentinels, fit_prefix, placed_sentinels

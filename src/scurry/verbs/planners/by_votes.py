@@ -22,7 +22,7 @@ from scurry.forest import Forest
 from scurry.formatting import format_percent, format_share
 from scurry.plan import Plan, SumRule
 from scurry.promises import Certificate, ExitMeasurement, Labels
-from scurry.runners.rules import majority_rule, plan_of, plurality_rule, strictest
+from scurry.runners.rules import majority_rule, plan_of, plurality_rule
 from scurry.stopping import PluralityRule, VotePolicy, VoteRule, fit_votes, solve, solve_plurality
 from scurry.stopping.guarantee import InMemory, Sample, Sums, rows_needed
 from scurry.stopping.votes.fit import OrderFit, count_choosing_rows, fit_majority_order, fit_plurality_order
@@ -32,8 +32,15 @@ from scurry.verbs.options import VOTE_METHODS, Calibration, ExitOptions, check_c
 _DRAW_IN_TREES = 1.0  # cost of a row's random draw, and of the split of its block, in trees
 
 
-def plan_by_votes(calibration: Calibration, method: str) -> Plan:
-    """Return a plan that stops a vote by `method`: "minimax", "minimean", "minimixed" or "schwing"."""
+def plan_by_votes(calibration: Calibration, method: str) -> tuple[Plan, float]:
+    """Return a plan that stops a vote by `method`: "minimax", "minimean", "minimixed" or "schwing".
+
+    Returns
+    -------
+    plan : Plan
+    spent : float
+        Its trees per row on the rows that tested it; infinite where they were not counted.
+    """
     forest = calibration.forest
     _check_asked(forest, calibration.options, method)
     choosing, certifying = _split(calibration)
@@ -42,15 +49,16 @@ def plan_by_votes(calibration: Calibration, method: str) -> Plan:
     find = _two_classes if forest.n_classes == 2 else _many_classes
     order, stop, certificate = find(calibration, method, votes, chooses)
     agreement = int(calibration.sample.sums(partial(_count_agreement, forest)).item()) / calibration.sample.n_rows
+    spent = np.inf
     if certificate.exits is not None:
-        measured = replace(certificate.exits, vote_agreement=agreement)
-        certificate = replace(certificate, measured=measured)
+        spent = certificate.exits.mean_trees
+        certificate = replace(certificate, measured=replace(certificate.exits, vote_agreement=agreement))
     else:
         shown = format_share(agreement)
         certificate = replace(
             certificate, note=f"{certificate.note} The full vote is the model's label in {shown}.".strip()
         )
-    return Plan(order=order, stop=stop, certificate=certificate)
+    return Plan(order=order, stop=stop, certificate=certificate), spent
 
 
 def plan_without_rows(forest: Forest, options: ExitOptions) -> Plan:
@@ -193,7 +201,7 @@ def _many_classes(
     else:
         order = calibration.rng.permutation(n_trees).astype(np.int32)
         rule = solve_plurality(n_trees, n_classes, calibration.labels.max_changed)
-        upper = strictest(rule)
+        upper = rule.strictest_upper()
         certificate = replace(_certificate_over_orders(calibration, "minimixed", None), method=method)
     return order, plurality_rule(upper), certificate
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.forest import Forest
-from scurry.forest.tree_answers import leaf_scores
+from scurry.forest import Forest, leaf_scores
 from scurry.plan.whole_rows import decision_score
 from scurry.stopping.sentinels.lanes import SentinelFit, increments, near_decision, prefix_lanes, read_estimates
 from scurry.stopping.sentinels.prefix import Leaves, RowLeaves, fit_prefix, geometric_sentinels
