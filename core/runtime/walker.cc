@@ -35,6 +35,12 @@ std::size_t second_cache() {
   return bytes;
 }
 
+// Of forests that test nothing, blocks have ranks of no columns. There is space for one all the same: that there is some
+// says that trees are evaluated with ranks.
+std::uint8_t* room_for_ranks(const RankedColumns& by, std::size_t stride, Scratch& scratch) {
+  return grow_to(scratch.ranks, stride * std::max<std::size_t>(by.size(), 1));
+}
+
 template <class Node>
 Walk<Node> walk_of(std::span<const Node> nodes, const Trees& trees, const Columns& columns) {
   return {nodes.data(),
@@ -250,7 +256,7 @@ void Walker::load_ranks(const RankedColumns& by, const RowsView& rows, std::size
                         Scratch& scratch) const {
   constexpr std::size_t kLotBytes = 24 * 1024;
   const std::size_t padded = round_up(n, kChunk), stride = padded + kChunk, lot = rows_in(kLotBytes);
-  std::uint8_t* ranks = grow_to(scratch.ranks, stride * by.size());
+  std::uint8_t* ranks = room_for_ranks(by, stride, scratch);
   bool has_missing = false;
   for (std::size_t at = 0; at < n; at += lot) {
     const std::size_t n_loaded = std::min(lot, n - at);
@@ -264,7 +270,7 @@ void Walker::load_ranks(const RankedColumns& by, const RowsView& rows, std::size
 
 void Walker::make_ranks(const RankedColumns& by, Scratch& scratch) const {
   const std::size_t stride = scratch.block.n + kChunk;  // padded for the same reason
-  std::uint8_t* ranks = grow_to(scratch.ranks, stride * by.size());
+  std::uint8_t* ranks = room_for_ranks(by, stride, scratch);
   by.rank(scratch.block, columns().stride(), ranks, stride);
   scratch.block.ranks = {ranks, stride, by.size()};
 }

@@ -1,5 +1,7 @@
 """Sliced trees: the loops for small trees give the bits of the reference, at every instruction set."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -38,6 +40,17 @@ def assert_same_bits(forest, rows, loop="sliced"):
 def test_numbers_of_leaves(n_leaves):
     forest = ragged_forest(15, n_leaves, seed=n_leaves)
     assert_same_bits(forest, rows_for(forest, 530))
+
+
+@pytest.mark.parametrize("call", ["scores", "apply", "predict"])
+@pytest.mark.parametrize("n_columns", [1, 3])
+def test_trees_that_test_nothing(n_columns, call):
+    """Rows have ranks of no columns then. In a thread of its own: this one has space for the ranks of other forests."""
+    forest = complete_forest(5, 0, n_columns=n_columns)
+    rows = np.zeros((200, forest.n_features))
+    with ThreadPoolExecutor(1) as pool:
+        given = pool.submit(getattr(forest, call), rows, n_threads=1).result()
+    np.testing.assert_array_equal(given, getattr(reference, call)(forest, rows))
 
 
 @pytest.mark.parametrize("seed", range(3))
