@@ -32,10 +32,11 @@ class Rows:
         return _boost(self.X_train, self.y_train, n_trees, learning_rate, depth or self.depth, **options)
 
 
-def load(name: str, seed: int = 0) -> Rows:
+def load(name: str, seed: int = 0, strongest_by: str = "gain") -> Rows:
     """The rows of "adult" (UCI's own split), "nomao" (80/20, the 8 features of most gain) or "electricity" (80/20).
 
-    Seeds other than 0 draw other splits of the same sizes, for adult too.
+    Seeds other than 0 draw other splits of the same sizes, for adult too. Nomao's strongest features can be those of
+    most "splits", of most importance to a random "forest", of the best "AUC" by themselves, or "all".
     """
     data = datasets.load("grinsztajn_electricity" if name == "electricity" else name)
     y = np.unique(data.y, return_inverse=True)[1].astype(np.int64)
@@ -47,9 +48,25 @@ def load(name: str, seed: int = 0) -> Rows:
     train, test = np.split(np.random.default_rng(seed).permutation(len(y)), [round(0.8 * len(y))])
     if name != "nomao":
         return Rows(name, 5 if name == "adult" else 6, data.X[train], y[train], data.X[test], y[test])
-    gains = _boost(data.X[train], y[train], 100, 0.1, 9).booster_.feature_importance("gain")
-    strongest = np.sort(np.argsort(-gains, kind="stable")[:8])
+    strongest = _find_strongest(data.X[train], y[train], strongest_by)
     return Rows(name, 9, data.X[train][:, strongest], y[train], data.X[test][:, strongest], y[test])
+
+
+def _find_strongest(X: NDArray[np.float32], y: NDArray[np.int64], strongest_by: str) -> NDArray[np.intp]:
+    if strongest_by == "all":
+        return np.arange(X.shape[1])
+    if strongest_by == "forest":
+        from sklearn.ensemble import RandomForestClassifier
+
+        strength = RandomForestClassifier(100, min_samples_leaf=2, random_state=0).fit(X, y).feature_importances_
+    elif strongest_by == "AUC":
+        from sklearn.metrics import roc_auc_score
+
+        strength = np.array([abs(roc_auc_score(y, column) - 0.5) for column in X.T])
+    else:
+        kind = {"gain": "gain", "splits": "split"}[strongest_by]
+        strength = _boost(X, y, 100, 0.1, 9).booster_.feature_importance(kind)
+    return np.sort(np.argsort(-strength, kind="stable")[:8])
 
 
 def scores_of(forest: scurry.Forest, *sets_of_rows: NDArray[np.float32]) -> list[NDArray[np.float64]]:

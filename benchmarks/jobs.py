@@ -20,6 +20,8 @@ def run_jobs(
     Jobs begin in the order in which they are given. After so many seconds, or if the process is asked to terminate or
     is interrupted, those that have not ended are given up, and the iterator ends as if there were no more.
     """
+    if not jobs:  # processes that end before they have begun may hang
+        return
     end = time.monotonic() + (1e9 if seconds is None else seconds)
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:

@@ -59,6 +59,7 @@ class Picture:
     item : str
         The heading of the page that it belongs to.
     title, x_label, y_label : str
+        An axis whose label begins with "log10 of" or "log2 of" shows the numbers themselves.
     lines : tuple of Line
     x_names : tuple of str
         What stands at 0, 1, … instead of numbers.
@@ -83,6 +84,7 @@ class Picture:
     def svg(self) -> str:
         """Return the picture as the text of an SVG file."""
         drawing = Drawing(WIDTH, HEIGHT, self.title)
+        x_axis, y_axis = _Axis.of(self.x_label), _Axis.of(self.y_label)
         named = [float(at) for at in range(-1, len(self.x_names) + 1)]
         x_ticks = named if self.x_names else _ticks([value for line in self.lines for value in line.x])
         y_ticks = _ticks([v for line in self.lines for values in (line.y, line.low, line.high) for v in values])
@@ -99,13 +101,13 @@ class Picture:
                 # In two rows, so that long names do not run into each other.
                 drawing.text(x, y + 16 + 12 * (place % 2), ("", *self.x_names, "")[place], GREY, size=10)
             else:
-                drawing.text(x, y + 18, f"{tick:g}", GREY, size=12)
+                drawing.text(x, y + 18, x_axis.text(tick), GREY, size=12)
         for tick in y_ticks:
             x, y = at(x_ticks[0], tick)
             drawing.line([(x, y), (RIGHT, y)], GREY, 0.4, opacity=0.6)
-            drawing.text(x - 8, y + 4, f"{tick:g}", GREY, "end", 12)
-        drawing.text((LEFT + RIGHT) / 2, BOTTOM + 42, self.x_label, INK, size=13)
-        drawing.text(LEFT - 50, TOP - 14, self.y_label, INK, "start", 13)
+            drawing.text(x - 8, y + 4, y_axis.text(tick), GREY, "end", 12)
+        drawing.text((LEFT + RIGHT) / 2, BOTTOM + 42, x_axis.label, INK, size=13)
+        drawing.text(LEFT - 50, TOP - 14, y_axis.label, INK, "start", 13)
         y_key = TOP + 10
         for line in self.lines:
             self._draw(drawing, line, at)
@@ -135,6 +137,27 @@ class Picture:
         else:
             drawing.line([(RIGHT + 16, y - 4), (RIGHT + 40, y - 4)], color, 2, "6 4" if line.dashed else "")
         drawing.text(RIGHT + 48, y, line.title, INK, "start", 12)
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """What stands at an axis: its label, and the numbers of which logarithms to this base are drawn, if any."""
+
+    label: str
+    base: int = 0
+
+    @classmethod
+    def of(cls, label: str) -> _Axis:
+        for base in (2, 10):
+            if label.startswith(f"log{base} of "):
+                return cls(label.removeprefix(f"log{base} of "), base)
+        return cls(label)
+
+    def text(self, tick: float) -> str:
+        if not self.base:
+            return f"{tick:g}"
+        number = float(self.base) ** tick
+        return f"{number:,.0f}" if number >= 100 else f"{number:.2g}"
 
 
 def _ticks(values: Sequence[float]) -> list[float]:

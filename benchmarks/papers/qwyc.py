@@ -24,9 +24,19 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kept import Kept
+from paper_claims import FOLDER
 from qwyc_claims import Found, describe, result_of
-from qwyc_ensembles import READINGS, curve, overfit, read_otherwise, rows_of_table_1, small_instance, stand_in
-from report import Report
+from qwyc_ensembles import (
+    READINGS,
+    SEARCHED,
+    curve,
+    overfit,
+    read_otherwise,
+    rows_of_table_1,
+    small_instance,
+    stand_in,
+)
+from report import RESULTS, Report
 from scurry.errors import ScurryError
 
 QUICK = (
@@ -46,9 +56,13 @@ REPEATED = (
     "Fan, random",
     "Alg. 2, greedy MSE",
     "Fan, greedy MSE",
+    "Fan, GBT order, bins of 0.03",
+    "Fan, individual MSE, bins of 0.03",
+    "Fan, random, bins of 0.03",
+    "Fan, greedy MSE, bins of 0.03",
 )
 METHODS = (*REPEATED, "QWYC*, as published")  # of the first repeat
-N_READ_OTHERWISE = 10  # repeats of other readings, which no claim counts
+N_READ_OTHERWISE, N_SEARCHED = 10, 3  # repeats of other readings, which no claim counts
 PARTS = ("table", "instances", "overfitting", "curves", "stand-ins", "readings")
 FEW_ROWS, N_DRAWS = (250, 500, 1000, 2000, 4000), 10
 STAND_INS = (("2", "independently"), ("1", "independently"), ("1", "jointly"), ("2", "jointly"))
@@ -58,7 +72,7 @@ def main() -> None:
     arguments = _arguments()
     quick, n_repeats = arguments.quick, 1 if arguments.quick else arguments.repeats
     end = time.monotonic() + (1e9 if arguments.seconds is None else arguments.seconds)
-    kept, found = Kept("qwyc"), Found()
+    kept, found = Kept("qwyc-quick", RESULTS) if quick else Kept("qwyc", FOLDER), Found()
     for cell, make in _cells(arguments.parts, n_repeats, quick):
         if time.monotonic() > end and cell not in kept:
             continue
@@ -121,7 +135,7 @@ def _cells(parts: list[str], n_repeats: int, quick: bool) -> Iterator[tuple[dict
                 yield cell, lambda which=which, trained=trained, seed=seed: stand_in(which, trained, seed)
     if "readings" in parts and not quick:
         for seed in range(min(n_repeats, N_READ_OTHERWISE)):
-            for reading in READINGS:
+            for reading in (*READINGS, *(SEARCHED if seed < N_SEARCHED else ())):
                 cell = {"reading": reading, "seed": seed}
                 yield cell, lambda reading=reading, seed=seed: read_otherwise(reading, seed)
 

@@ -33,7 +33,7 @@ std::size_t check_router(const ForestView& forest) {
       continue;
     }
     const std::size_t below = depth[node - root] + 1;
-    if (forest.category_set[node] >= 0 || !sends_left(forest, node) || below > kMaxRouterDepth) {
+    if (forest.category_set[node] >= 0 || !sends_left(forest, forest.threshold[node]) || below > kMaxRouterDepth) {
       throw std::invalid_argument("a router has numeric splits, none at -inf, and at most 64 on a path");
     }
     for (const std::int32_t child : {forest.left[node], forest.right[node]}) {

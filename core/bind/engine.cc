@@ -41,26 +41,57 @@ std::span<const T> field(const nb::dict& arrays, const char* name) {
   return span_of(as_it_is<Array<T>>(arrays, name));
 }
 
+// Finds the table of leaves, whatever the type of its numbers. Returns how many each leaf has.
+std::size_t read_leaves(const nb::dict& arrays, std::size_t n_leaves, PackedLeaves& leaves) {
+  const auto table = as_it_is<nb::ndarray<nb::ro, nb::ndim<2>, nb::c_contig, nb::device::cpu>>(arrays, "leaf_table");
+  leaves.data = table.data();
+  leaves.are_counts = nb::cast<bool>(arrays["are_counts"]);
+  const nb::dlpack::dtype types[] = {nb::dtype<std::uint8_t>(), nb::dtype<std::uint16_t>(), nb::dtype<std::uint32_t>(),
+                                     nb::dtype<float>(), nb::dtype<double>()};
+  const auto type = std::find(std::begin(types), std::end(types), table.dtype());
+  if (type == std::end(types) || table.shape(0) != n_leaves) throw std::invalid_argument("unknown table of leaves");
+  leaves.type = static_cast<PackedLeaves::Type>(type - std::begin(types));
+  return table.shape(1);
+}
+
 ForestArrays make_forest(const nb::dict& arrays, const nb::dict& header, nb::object packed) {
   ForestView view;
   if (!packed.is_none()) view.packed = &nb::cast<const HeldPacked&>(packed).forest;
   if (view.packed != nullptr && !view.packed->is_checked()) {
     throw std::invalid_argument("the trees have not been checked");
   }
+  const auto flags = [&] {
+    const auto default_left = field<bool>(arrays, "default_left");
+    return std::span(reinterpret_cast<const std::uint8_t*>(default_left.data()), default_left.size());
+  };
   view.tree_offset = field<std::int64_t>(arrays, "tree_offset");
-  view.feature = field<std::int32_t>(arrays, "feature");
-  view.threshold = field<double>(arrays, "threshold");
-  view.left = field<std::int32_t>(arrays, "left");
-  view.right = field<std::int32_t>(arrays, "right");
-  const auto default_left = field<bool>(arrays, "default_left");
-  view.default_left = {reinterpret_cast<const std::uint8_t*>(default_left.data()), default_left.size()};
-  const auto value = as_it_is<Matrix>(arrays, "value");
-  view.value = value.data();
-  view.n_columns = value.shape(1);
-  view.missing = field<std::uint8_t>(arrays, "missing");
+  if (view.packed == nullptr) {
+    view.feature = field<std::int32_t>(arrays, "feature");
+    view.threshold = field<double>(arrays, "threshold");
+    view.left = field<std::int32_t>(arrays, "left");
+    view.right = field<std::int32_t>(arrays, "right");
+    view.default_left = flags();
+    view.missing = field<std::uint8_t>(arrays, "missing");
+    view.category_set = field<std::int32_t>(arrays, "category_set");
+  } else {
+    view.splits = {{field<double>(arrays, "first_threshold"), field<std::uint32_t>(arrays, "feature_splits"),
+                    field<std::uint8_t>(arrays, "threshold_shift"), field<std::uint8_t>(arrays, "threshold_width"),
+                    field<std::uint8_t>(arrays, "threshold_delta")},
+                   field<std::uint32_t>(arrays, "feature_used"),
+                   flags(),
+                   field<std::uint8_t>(arrays, "missing"),
+                   field<std::int32_t>(arrays, "category_set")};
+    view.splits.check(view.packed->n_splits());
+  }
+  if (view.packed == nullptr) {
+    const auto value = as_it_is<Matrix>(arrays, "value");
+    view.value = value.data();
+    view.n_columns = value.shape(1);
+  } else {
+    view.n_columns = read_leaves(arrays, view.packed->n_leaves(), view.leaves);
+  }
   view.tree_output = field<std::int32_t>(arrays, "tree_output");
   view.base_score = field<double>(arrays, "base_score");
-  view.category_set = field<std::int32_t>(arrays, "category_set");
   view.category_offset = field<std::int64_t>(arrays, "category_offset");
   view.category_bits = field<std::uint32_t>(arrays, "category_bits");
 

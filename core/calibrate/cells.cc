@@ -26,19 +26,19 @@ void set_range(std::vector<Condition>& conditions, std::uint32_t feature, const 
 RankedSplits::RankedSplits(const ForestView& forest)
     : forest_(forest), thresholds_(forest.n_features), node_rank_(forest.n_nodes()) {
   for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
-    if (is_numeric(node)) thresholds_[feature(node)].push_back(last_left(forest, node));
+    if (is_numeric(node)) thresholds_[feature(node)].push_back(last_left(forest, forest.threshold[node]));
   }
   for (std::vector<double>& sorted : thresholds_) {
     std::ranges::sort(sorted);
     sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
   }
   for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
-    if (is_numeric(node)) node_rank_[node] = rank(feature(node), last_left(forest, node));
+    if (is_numeric(node)) node_rank_[node] = rank(feature(node), last_left(forest, forest.threshold[node]));
   }
 }
 
 bool RankedSplits::is_numeric(std::size_t node) const {
-  return forest_.left[node] >= 0 && forest_.category_set[node] < 0 && sends_left(forest_, node);
+  return forest_.left[node] >= 0 && forest_.category_set[node] < 0 && sends_left(forest_, forest_.threshold[node]);
 }
 
 std::uint32_t RankedSplits::rank(std::size_t feature, double x) const {
@@ -77,7 +77,7 @@ bool RankedSplits::goes_left(std::size_t node, double x) const {
   const bool is_zero = missing == MissingKind::kNanAndZero && std::fabs(x) <= kZeroThreshold;
   if (x != x && missing == MissingKind::kNothing) x = 0.0;
   if (x != x || is_zero) return forest_.default_left[node] != 0;
-  return x <= last_left(forest_, node);
+  return x <= last_left(forest_, forest_.threshold[node]);
 }
 
 LeafBoxes::LeafBoxes(const RankedSplits& splits, const ForestView& forest, std::span<const std::int32_t> increments,

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <span>
 
-#include "runtime/trees.h"
+#include "runtime/nodes.h"
 
 namespace scurry {
 

@@ -30,6 +30,13 @@ inline std::uint64_t word_at(std::span<const std::uint8_t> bytes, std::size_t bi
   return word >> (bit % 8);
 }
 
+// The same of 57 bits or more, if all 8 bytes that are read are there.
+inline std::uint64_t short_word_at(std::span<const std::uint8_t> bytes, std::size_t bit) {
+  std::uint64_t word;
+  std::memcpy(&word, bytes.data() + bit / 8, 8);
+  return word >> (bit % 8);
+}
+
 // A number of up to 64 bits.
 inline std::uint64_t number_at(std::span<const std::uint8_t> bytes, std::size_t bit, unsigned width) {
   if (width == 0) return 0;
@@ -60,14 +67,7 @@ class Bits {
   template <bool kIsWithin>
   std::uint32_t at(std::size_t i) const {
     const std::size_t bit = i * width_;
-    std::uint64_t word;
-    if constexpr (kIsWithin) {
-      std::memcpy(&word, bytes_.data() + bit / 8, 8);
-      word >>= bit % 8;
-    } else {
-      word = word_at(bytes_, bit);
-    }
-    return static_cast<std::uint32_t>(word) & mask_;
+    return static_cast<std::uint32_t>(kIsWithin ? short_word_at(bytes_, bit) : word_at(bytes_, bit)) & mask_;
   }
   // Whether all numbers are below a limit.
   bool are_below(std::uint64_t limit) const {

@@ -46,6 +46,8 @@ class PackedForest {
 
   std::size_t n_trees() const { return tree_offset_.size() - 1; }
   std::size_t n_nodes() const { return static_cast<std::size_t>(tree_offset_.back()); }
+  std::size_t n_splits() const { return n_splits_; }  // distinct ones
+  std::size_t n_leaves() const { return n_leaves_; }
   const std::vector<std::int64_t>& tree_offset() const { return tree_offset_; }
 
   const std::vector<std::int32_t>& tree_depth() const { return tree_depth_; }

@@ -9,17 +9,10 @@
 #include "packed/bits.h"
 
 namespace scurry {
+
+using thresholds::key_of;
+
 namespace {
-
-constexpr std::uint64_t kSign = std::uint64_t{1} << 63;
-
-// The bits of a double as an unsigned integer of the same order; -0.0 is just below 0.0, so that nothing is lost.
-std::uint64_t key_of(double x) {
-  const auto bits = std::bit_cast<std::uint64_t>(x);
-  return bits & kSign ? ~bits : bits | kSign;
-}
-
-double double_of(std::uint64_t key) { return std::bit_cast<double>(key & kSign ? key & ~kSign : ~key); }
 
 std::size_t total_of(std::span<const std::uint32_t> counts) {
   return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
@@ -82,43 +75,28 @@ void check_sizes(const PackedThresholds& packed, std::size_t n) {
   }
 }
 
-// Calls take(place, threshold) for all of them.
-template <class Take>
-void for_each_threshold(const PackedThresholds& packed, Take take) {
-  const auto& [first_threshold, feature_splits, shift, width, delta] = packed;
-  std::size_t at = 0, bit = 0;
-  for (std::size_t f = 0; f < feature_splits.size(); ++f) {
-    std::uint64_t before = key_of(first_threshold[f]);
-    for (std::uint32_t i = 0; i < feature_splits[f]; ++i, ++at) {
-      const std::size_t block = at / kThresholdBlock;
-      const std::uint64_t more = number_at(delta, bit, width[block]), start = before >> shift[block];
-      bit += width[block];
-      if (more > (~std::uint64_t{0} >> shift[block]) - start || (i == 0 && more != 0)) {
-        throw std::invalid_argument("thresholds do not rise");
-      }
-      const std::uint64_t key = (start + more) << shift[block];
-      if (key < before) throw std::invalid_argument("thresholds do not rise");
-      before = key;
-      const double threshold = double_of(key);
-      if (threshold != threshold) throw std::invalid_argument("a threshold is NaN");
-      take(at, threshold);
-    }
-  }
-}
-
 }  // namespace
 
-std::vector<double> unpack_thresholds(const PackedThresholds& packed) {
+void thresholds::refuse(const char* why) { throw std::invalid_argument(why); }
+
+std::size_t check_sizes(const PackedThresholds& packed) {
   const std::size_t n = total_of(packed.feature_splits);
   check_sizes(packed, n);
-  std::vector<double> out(n);
-  for_each_threshold(packed, [&](std::size_t at, double threshold) { out[at] = threshold; });
+  return n;
+}
+
+std::vector<double> unpack_thresholds(const PackedThresholds& packed) {
+  std::vector<double> out(check_sizes(packed));
+  for_each_threshold(packed, [&](std::size_t at, std::size_t, double threshold) {
+    out[at] = threshold;
+    return true;
+  });
   return out;
 }
 
 void check_thresholds(const PackedThresholds& packed) {
-  check_sizes(packed, total_of(packed.feature_splits));
-  for_each_threshold(packed, [](std::size_t, double) {});
+  check_sizes(packed);
+  for_each_threshold(packed, [](std::size_t, std::size_t, double) { return true; });
 }
 
 }  // namespace scurry

@@ -46,23 +46,22 @@ bool collect(const ForestView& forest, std::vector<Asked>& asked) {
   const double before_zero = forest.float32_input
                                  ? static_cast<double>(std::nextafterf(-1e-35f, -std::numeric_limits<float>::infinity()))
                                  : std::nextafter(-kZeroThreshold, -kInfinity);
-  for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
-    if (forest.left[node] < 0) continue;
-    Asked& of_feature = asked[static_cast<std::size_t>(forest.feature[node])];
-    if (forest.category_set[node] >= 0) {
+  bool fits = true;
+  for_each_split(forest, [&](std::size_t, const Split& split) {
+    Asked& of_feature = asked[split.feature];
+    if (split.category_set >= 0) {
       of_feature.categories = true;
-      if (has_large_codes(forest, forest.category_set[node])) return false;
+      fits = !has_large_codes(forest, split.category_set);
     } else {
       of_feature.numbers = true;
-      if (!of_feature.add(last_left(forest, node))) return false;
-      if (static_cast<MissingKind>(forest.missing[node]) == MissingKind::kNanAndZero &&
-          !(of_feature.add(before_zero) && of_feature.add(kZeroThreshold))) {
-        return false;
-      }
+      fits = of_feature.add(last_left(forest, split.threshold)) &&
+             (split.missing != MissingKind::kNanAndZero ||
+              (of_feature.add(before_zero) && of_feature.add(kZeroThreshold)));
     }
-    if (of_feature.numbers && of_feature.categories) return false;
-  }
-  return true;
+    fits = fits && !(of_feature.numbers && of_feature.categories);
+    return fits;
+  });
+  return fits;
 }
 
 }  // namespace

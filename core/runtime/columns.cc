@@ -22,10 +22,11 @@ constexpr std::size_t kTileRows = 16;  // a cache line of floats of each column
 constexpr std::size_t kNearRows = 64;  // stay in the nearest cache while all their columns are gone through
 constexpr std::uint32_t kFilterBits = 32;  // at least, for each threshold
 constexpr std::uint32_t kMostColumnsWithSets = 128;
+constexpr std::uint32_t kNotRead = 0xFFFFFFFFu;
 
-Missing missing_of(const ForestView& forest, std::size_t node) {
-  if (forest.category_set[node] >= 0) return Missing::kCategory;
-  switch (static_cast<MissingKind>(forest.missing[node])) {
+Missing missing_of(const Split& split) {
+  if (split.category_set >= 0) return Missing::kCategory;
+  switch (split.missing) {
     case MissingKind::kNothing: return Missing::kAsZero;
     case MissingKind::kNanAndZero: return Missing::kZero;
     case MissingKind::kNan: break;
@@ -52,6 +53,12 @@ std::uint32_t key_below(double x) {
   return ordered_key(nearest) - (is_above << (nearest == 0.0f));  // below 0.0 comes the place of -0.0, which has no key
 }
 
+// The key of a threshold where the source compares floats.
+std::uint32_t key_of_float_threshold(double threshold, bool is_strict) {
+  const std::uint32_t is_float = static_cast<double>(static_cast<float>(threshold)) == threshold ? 1 : 0;
+  return key_below(threshold) - (is_float & std::uint32_t{is_strict});
+}
+
 std::uint32_t filter_word(std::uint32_t key, std::uint32_t shift) { return (key * kFilterWordFactor) >> shift; }
 std::uint32_t filter_bits(std::uint32_t key) {
   std::uint32_t bits = 0;
@@ -71,22 +78,20 @@ std::uint32_t stride_for(std::uint32_t n_columns) {
 
 // Whether all numbers go one way and missing values the other, as an imputer's indicator makes it. In a column of its
 // own this takes no marks (place_missing): beside thresholds that send missing values somewhere, it would.
-bool asks_only_missing(const ForestView& forest, std::size_t node) {
-  return std::isinf(forest.threshold[node]) && (forest.threshold[node] < 0) == (forest.default_left[node] != 0) &&
-         !forest.strict_comparison;
+bool asks_only_missing(const ForestView& forest, const Split& split) {
+  return std::isinf(split.threshold) && (split.threshold < 0) == split.default_left && !forest.strict_comparison;
 }
 
 }  // namespace
 
-double last_left(const ForestView& forest, std::size_t node) {
-  const double threshold = forest.threshold[node];
+double last_left(const ForestView& forest, double threshold) {
   const double last =
       forest.strict_comparison ? std::nextafter(threshold, -std::numeric_limits<double>::infinity()) : threshold;
   return forest.float32_input ? static_cast<double>(round_down(last)) : last;
 }
 
-bool sends_left(const ForestView& forest, std::size_t node) {
-  return !forest.strict_comparison || forest.threshold[node] > -std::numeric_limits<double>::infinity();
+bool sends_left(const ForestView& forest, double threshold) {
+  return !forest.strict_comparison || threshold > -std::numeric_limits<double>::infinity();
 }
 
 Columns::Columns(const ForestView& forest, Sets sets)
@@ -94,7 +99,7 @@ Columns::Columns(const ForestView& forest, Sets sets)
   collect(forest, sets);
   tabulate_sets(forest);
   if (!float32_) sort_thresholds(forest);
-  place_missing(forest);
+  place_missing();
   describe_floats();
   describe_bytes(forest);
 }
@@ -112,27 +117,49 @@ std::size_t Columns::bytes() const {
 void Columns::collect(const ForestView& forest, Sets sets) {
   enum Kind : std::uint8_t { kNumbers, kSet, kCodes };
   using Entry = std::tuple<Kind, std::uint32_t, Missing, std::int32_t, bool>;
-  std::map<Entry, std::uint32_t> index;
-  const auto entry_of = [&](std::size_t node) {
-    const Missing missing = missing_of(forest, node);
-    const auto feature = static_cast<std::uint32_t>(forest.feature[node]);
-    if (missing != Missing::kCategory) return Entry(kNumbers, feature, missing, -1, asks_only_missing(forest, node));
-    if (sets == Sets::kCodes) return Entry(kCodes, feature, missing, -1, false);
-    return Entry(kSet, feature, missing, forest.category_set[node], forest.default_left[node] != 0);
+  std::map<Entry, std::uint32_t> index;  // columns are numbered as they are met, at first
+  const auto entry_of = [&](const Split& split) {
+    const Missing missing = missing_of(split);
+    if (missing != Missing::kCategory) return Entry(kNumbers, split.feature, missing, -1, asks_only_missing(forest, split));
+    if (sets == Sets::kCodes) return Entry(kCodes, split.feature, missing, -1, false);
+    return Entry(kSet, split.feature, missing, split.category_set, split.default_left);
   };
+  tests_.resize(forest.n_entries());
+  for_each_leaf(forest, [&](std::size_t entry) { tests_[entry] = {0, 0}; });
+  const std::size_t first_split = forest.packed == nullptr ? 0 : forest.packed->n_leaves();
+  category_tests_.clear();
   // Splits of one column follow each other in a packed forest, and often in others: the tree is not searched for them.
-  auto last = index.end();
-  for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
-    if (forest.left[node] < 0) continue;
-    const auto entry = entry_of(node);
-    if (last == index.end() || last->first != entry) last = index.try_emplace(entry, 0).first;
-    // Too many sets, or sets of too many codes: they would take more time and space than looking codes up.
-    const std::int32_t set = sets == Sets::kColumns ? forest.category_set[node] : -1;
-    if (set < 0) continue;
-    const std::int64_t n_codes = 32 * (forest.category_offset[set + 1] - forest.category_offset[set]);
-    if (index.size() < kMostColumnsWithSets && n_codes <= kMostCodesOfSet) continue;
-    return collect(forest, Sets::kCodes);
-  }
+  std::uint32_t column = 0;
+  std::uint64_t last_feature = kNotRead;  // none, if the last split was of a set or asked for missing values
+  MissingKind last_missing{};
+  const bool is_strict = forest.strict_comparison;
+  // Of a set, returns whether it may be a column: too many sets, or sets of too many codes, would take more time and space
+  // than looking codes up.
+  const auto add_set = [&](std::size_t entry, const Split& split) {
+    const std::int64_t* words = &forest.category_offset[static_cast<std::size_t>(split.category_set)];
+    const std::int64_t n_codes = 32 * (words[1] - words[0]);
+    tests_[entry].key = 0;
+    if (sets == Sets::kColumns) return index.size() < kMostColumnsWithSets && n_codes <= kMostCodesOfSet;
+    tests_[entry].key = static_cast<std::uint32_t>(category_tests_.size());
+    category_tests_.push_back(
+        {static_cast<std::uint32_t>(words[0]), static_cast<std::uint32_t>(n_codes), split.default_left});
+    return true;
+  };
+  bool fits = true;
+  NodeTest* const tests = tests_.data();
+  for_each_split(forest, [&](std::size_t entry, const Split& split) __attribute__((always_inline)) {
+    const bool is_plain = split.category_set < 0 && std::fabs(split.threshold) < std::numeric_limits<double>::infinity();
+    if (!is_plain || split.feature != last_feature || split.missing != last_missing) {
+      column = index.try_emplace(entry_of(split), static_cast<std::uint32_t>(index.size())).first->second;
+      last_feature = is_plain ? split.feature : std::uint64_t{kNotRead};
+      last_missing = split.missing;
+    }
+    // Keys of doubles are found later, when all of a column are known.
+    tests[entry] = {key_of_float_threshold(split.threshold, is_strict), column | std::uint32_t{split.default_left} << 31};
+    if (split.category_set >= 0) fits = add_set(entry, split);
+    return fits;
+  });
+  if (!fits) return collect(forest, Sets::kCodes);
   // Features that no node reads get a column too if rows become no longer by it: rows can then be encoded as they lie.
   std::vector<std::uint32_t> unread;
   for (std::uint32_t feature = 0; feature < forest.n_features; ++feature) {
@@ -143,7 +170,9 @@ void Columns::collect(const ForestView& forest, Sets sets) {
   }
   const auto n_read = static_cast<std::uint32_t>(index.size());
   if (n_read + 1 + unread.size() <= stride_for(n_read + 1)) {
-    for (const std::uint32_t feature : unread) index.emplace(Entry(kNumbers, feature, Missing::kNan, -1, false), 0);
+    for (const std::uint32_t feature : unread) {
+      index.emplace(Entry(kNumbers, feature, Missing::kNan, -1, false), kNotRead);
+    }
   }
   const auto count = [&](Kind kind) {
     return static_cast<std::uint32_t>(
@@ -151,21 +180,19 @@ void Columns::collect(const ForestView& forest, Sets sets) {
   };
   n_numeric_ = count(kNumbers);
   pad_ = n_numeric_ + count(kSet);
-  for (auto& [key, column] : index) {
+  std::vector<std::uint32_t> place(index.size());  // of a column, by its number
+  for (const auto& [key, number] : index) {
     if (size() == pad_) columns_.push_back({0, Missing::kNan});
-    column = size();
+    if (number != kNotRead) place[number] = size();
     columns_.push_back({std::get<1>(key), std::get<2>(key)});
+    columns_.back().is_read = number != kNotRead;
   }
   if (size() == pad_) columns_.push_back({0, Missing::kNan});
-
-  node_column_.assign(forest.n_nodes(), pad_);
-  for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
-    if (forest.left[node] < 0) continue;
-    const auto entry = entry_of(node);
-    if (last == index.end() || last->first != entry) last = index.find(entry);
-    node_column_[node] = last->second;
-    columns_[node_column_[node]].is_read = true;
+  for (std::size_t entry = first_split; entry < tests_.size() && !place.empty(); ++entry) {
+    const std::uint32_t number = tests_[entry].column();
+    tests_[entry].marked_column += place[number] - number;
   }
+  for_each_leaf(forest, [&](std::size_t entry) { tests_[entry] = {0, pad_}; });
 }
 
 // Writes down the keys of every code in every set that is a column.
@@ -174,15 +201,16 @@ void Columns::tabulate_sets(const ForestView& forest) {
     std::span<const std::uint32_t> words;
     bool missing_left = false;
   };
+  if (pad_ == n_numeric_) return;
   std::vector<Set> set_of(pad_ - n_numeric_);
-  for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
-    const std::uint32_t c = node_column_[node];
-    if (c < n_numeric_ || c >= pad_) continue;
-    const std::int64_t* words = &forest.category_offset[forest.category_set[node]];
+  for_each_split(forest, [&](std::size_t entry, const Split& split) {
+    const std::uint32_t c = tests_[entry].column();
+    if (c < n_numeric_ || c >= pad_) return true;
+    const std::int64_t* words = &forest.category_offset[static_cast<std::size_t>(split.category_set)];
     set_of[c - n_numeric_] = {
-        {forest.category_bits.data() + words[0], static_cast<std::size_t>(words[1] - words[0])},
-        forest.default_left[node] != 0};
-  }
+        {forest.category_bits.data() + words[0], static_cast<std::size_t>(words[1] - words[0])}, split.default_left};
+    return true;
+  });
   for (std::uint32_t first = n_numeric_, end = first; first < pad_; first = end) {
     std::size_t n_words = 0;
     for (; end < pad_ && columns_[end].feature == columns_[first].feature; ++end) {
@@ -200,20 +228,23 @@ void Columns::tabulate_sets(const ForestView& forest) {
   }
 }
 
-// Finds the key of missing values. A node sends a key left iff it is at most its own.
-void Columns::place_missing(const ForestView& forest) {
+// Finds the key of missing values, and the nodes that are marked. A node sends a key left iff it is at most its own.
+void Columns::place_missing() {
   std::vector<std::uint32_t> above(columns_.size(), 0), upto(columns_.size(), kNanKey);
   std::vector<unsigned> directions(columns_.size());  // bits: right, left
-  for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
-    const std::uint32_t c = node_column_[node];
-    if (forest.left[node] < 0 || c >= n_numeric_) continue;
-    const std::uint32_t key = key_of_node(forest, node);
-    directions[c] |= forest.default_left[node] ? 2u : 1u;
-    if (forest.default_left[node]) {
-      upto[c] = std::min(upto[c], key);
-    } else {
-      above[c] = std::max(above[c], key + 1);
+  for (std::size_t entry = 0; entry < tests_.size();) {
+    // The tests of a column that follow each other, without going through memory.
+    const std::uint32_t c = tests_[entry].column();
+    std::uint32_t most = above[c], least = upto[c], sides = directions[c];
+    for (; entry < tests_.size() && tests_[entry].column() == c; ++entry) {
+      const std::uint32_t key = tests_[entry].key, is_left = tests_[entry].marked_column >> 31, left = 0u - is_left;
+      least = std::min(least, key | ~left);
+      most = std::max(most, (key + 1) & ~left);
+      sides |= 1u << is_left;
     }
+    above[c] = most;
+    upto[c] = least;
+    directions[c] = sides;
   }
   for (std::uint32_t c = 0; c < n_numeric_; ++c) {
     Column& column = columns_[c];
@@ -222,13 +253,18 @@ void Columns::place_missing(const ForestView& forest) {
     column.missing_key = directions[c] == 2 ? 0 : directions[c] == 3 && !column.mixed ? above[c] : kNanKey;
     has_mixed_ |= column.mixed;
   }
+  for (NodeTest& test : tests_) {
+    const std::uint32_t keep = has_mixed_ && columns_[test.column()].mixed ? ~0u : ~NodeTest::kMark;
+    test.marked_column &= keep;
+  }
 }
 
 void Columns::sort_thresholds(const ForestView& forest) {
   std::vector<std::vector<double>> of_column(columns_.size());
-  for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
-    if (forest.left[node] >= 0) of_column[node_column_[node]].push_back(last_left(forest, node));
-  }
+  for_each_split(forest, [&](std::size_t entry, const Split& split) {
+    of_column[tests_[entry].column()].push_back(last_left(forest, split.threshold));
+    return true;
+  });
   for (std::size_t c = 0; c < n_numeric_; ++c) {
     auto& sorted = of_column[c];
     std::sort(sorted.begin(), sorted.end());
@@ -249,6 +285,11 @@ void Columns::sort_thresholds(const ForestView& forest) {
       filters_[columns_[c].first_filter + filter_word(key, columns_[c].filter_shift)] |= filter_bits(key);
     }
   }
+  for_each_split(forest, [&](std::size_t entry, const Split& split) {
+    const std::uint32_t c = tests_[entry].column();
+    if (c < n_numeric_) tests_[entry].key = key_of_threshold(forest, columns_[c], split.threshold);
+    return true;
+  });
 }
 
 void Columns::describe_floats() {
@@ -275,17 +316,10 @@ void Columns::describe_floats() {
   for (std::uint32_t c = 0; c < n_numeric_; ++c) floats_.feature.push_back(columns_[c].feature);
 }
 
-std::uint32_t Columns::key_of_node(const ForestView& forest, std::size_t node) const {
-  if (node_column_[node] >= n_numeric_) return 0;  // a set
-  if (float32_) {
-    const double threshold = forest.threshold[node];
-    const float down = round_down(threshold);
-    const bool exclude = forest.strict_comparison && static_cast<double>(down) == threshold;
-    return ordered_key(down) - (exclude ? 1 : 0);
-  }
-  const Column& column = columns_[node_column_[node]];
-  const double last = last_left(forest, node);
-  const std::uint32_t none = sends_left(forest, node) ? 0 : 1;  // then the key is below that of -inf
+// The key of a threshold where the source compares doubles.
+std::uint32_t Columns::key_of_threshold(const ForestView& forest, const Column& column, double threshold) const {
+  const double last = last_left(forest, threshold);
+  const std::uint32_t none = sends_left(forest, threshold) ? 0 : 1;  // then the key is below that of -inf
   if (!column.ranked) return key_below(last) - none;
   const auto first = thresholds_.begin() + column.first_threshold;
   return static_cast<std::uint32_t>(std::lower_bound(first, first + column.n_thresholds, last) - first) + 1 - none;

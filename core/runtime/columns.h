@@ -16,16 +16,15 @@
 
 #include <bit>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "runtime/aligned.h"
 #include "runtime/engine_parts.h"
 #include "runtime/forest_view.h"
+#include "runtime/nodes.h"
 
 namespace scurry {
-
-constexpr std::uint32_t kNanKey = 0xFFFFFFFFu;      // above every number
-constexpr std::uint32_t kNoCategory = 0xFFFFFFFEu;  // in no set
 
 // How a column treats NaN. With kZero, |x| <= 1e-35 is missing too.
 enum class Missing : std::uint8_t { kNan, kZero, kAsZero, kCategory };
@@ -57,33 +56,30 @@ struct SetColumns {
 
 constexpr double kZeroThreshold = static_cast<double>(1e-35f);  // LightGBM's: up to here a number counts as zero
 
-// The largest number that still goes left at a numeric node; a float if the source compares floats. It is -inf too if
+// The largest number that still goes left at a threshold; a float if the source compares floats. It is -inf too if
 // sends_left() says that there is none.
-double last_left(const ForestView& forest, std::size_t node);
+double last_left(const ForestView& forest, double threshold);
 
-// Whether some number goes left at a numeric node: no number is below -inf.
-bool sends_left(const ForestView& forest, std::size_t node);
+// Whether some number goes left at a threshold: no number is below -inf.
+bool sends_left(const ForestView& forest, double threshold);
+
+// What the nodes of an entry of the forest test: whether the key of a column is above this one. At categorical columns,
+// the key is the number of a CategoryTest. Leaves have the pad as their column, and whatever stands for them as a key.
+struct NodeTest {
+  static constexpr std::uint32_t kMark = 1u << 31;
+
+  std::uint32_t key;
+  std::uint32_t marked_column;  // with kMark if missing values go left here, in a column where that is not so everywhere
+
+  std::uint32_t column() const { return marked_column & ~kMark; }
+  bool is_marked() const { return (marked_column & kMark) != 0; }
+};
 
 // A float's bits as an unsigned integer of the same order; -0.0 and 0.0 are one key.
 inline std::uint32_t ordered_key(float x) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(x + 0.0f);
   return bits ^ (static_cast<std::uint32_t>(static_cast<std::int32_t>(bits) >> 31) | 0x80000000u);
 }
-
-// What the encoding kernels need: arrays over the numeric columns and the pad, with space for whole vectors of 16.
-struct FloatColumns {
-  AlignedVector<std::uint32_t> nan_keys;
-  AlignedVector<std::uint32_t> feature;  // empty: column j is feature j
-  std::uint32_t n = 0;                   // numeric columns
-  std::uint32_t stride = 0;
-  // float64, with space for whole vectors of 16: the filter of each column begins at word `first_filter` of all, see
-  // filter_word(). A shift of 32 is no filter: no key of the column is looked for.
-  AlignedVector<std::uint32_t> first_filter, filter_shift;
-};
-
-// Three bits of one word of a filter stand for each key that it holds: others hardly ever meet all by chance.
-constexpr std::uint32_t kFilterWordFactor = 0x9E3779B1u, kFilterBitsFactor = 0x85EBCA6Bu;
-constexpr std::uint32_t kFilterShifts[3] = {27, 22, 17};  // the five bits from there on are the number of a bit
 
 class Columns {
  public:
@@ -106,13 +102,11 @@ class Columns {
   bool takes_bytes() const { return !key_of_byte_.empty(); }
   std::uint32_t key_of_byte(std::uint32_t column, std::uint8_t byte) const;
 
-  std::uint32_t column_of_node(std::size_t node) const { return node_column_[node]; }
-  std::uint32_t key_of_node(const ForestView& forest, std::size_t node) const;
-  // Whether missing values go left at a node of a mixed column.
-  bool is_marked(const ForestView& forest, std::size_t node) const {
-    return columns_[node_column_[node]].mixed && forest.default_left[node] != 0;
-  }
-  void forget_nodes() { std::vector<std::uint32_t>().swap(node_column_); }  // `= {}` would keep the memory
+  // What nodes test, by entry of the forest; whoever lowers trees sets the keys of leaves.
+  std::span<NodeTest> tests() { return tests_; }
+  std::span<const NodeTest> tests() const { return tests_; }
+  const std::vector<CategoryTest>& category_tests() const { return category_tests_; }
+  void forget_tests() { LargeVector<NodeTest>().swap(tests_); }  // `= {}` would keep the memory
 
   // Writes keys[row * stride() + column] for rows [first, first + n). Returns whether a walk has to read marks. The
   // rows `ahead` of these are prefetched where that pays (0: none). Rows may be bytes if the forest takes them.
@@ -142,13 +136,15 @@ class Columns {
   void collect(const ForestView& forest, Sets sets);
   void tabulate_sets(const ForestView& forest);
   void sort_thresholds(const ForestView& forest);
-  void place_missing(const ForestView& forest);
+  void place_missing();
+  std::uint32_t key_of_threshold(const ForestView& forest, const Column& column, double threshold) const;
   void read_sets(std::size_t n_features, const EngineParts& parts);
   void describe_floats();
   void describe_bytes(const ForestView& forest);
 
   std::vector<Column> columns_;
-  std::vector<std::uint32_t> node_column_;
+  LargeVector<NodeTest> tests_;
+  std::vector<CategoryTest> category_tests_;
   std::vector<double> thresholds_;
   std::vector<std::uint32_t> filters_;
   std::vector<SetColumns> sets_;

@@ -79,11 +79,10 @@ std::optional<LabelSums> LabelSums::make(const ForestView& forest, const NodeVal
     difference = std::max(difference, std::fabs(value_of(1) - value_of(0)));
   };
   std::uint32_t n_values = 0;
-  for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
-    if (forest.left[node] >= 0) continue;
+  for_each_leaf(forest, [&](std::size_t node) {
     look([&](std::size_t k) { return values.at(payload_of_node[node])[k]; });
     n_values = std::max(n_values, payload_of_node[node] + 1);
-  }
+  });
   look([&](std::size_t k) { return values.base_score(k); });
   // The sums start at the base scores, as if these were another tree.
   const double n_added = static_cast<double>(n_trees) + 1;
@@ -97,11 +96,10 @@ std::optional<LabelSums> LabelSums::make(const ForestView& forest, const NodeVal
   if (n_classes == 2) {
     const auto units = [&](double v0, double v1) { return std::llround((v1 - v0) / unit); };
     made->start_ = {units(values.base_score(0), values.base_score(1))};
-    for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
-      if (forest.left[node] >= 0) continue;
+    for_each_leaf(forest, [&](std::size_t node) {
       const double* value = values.at(payload_of_node[node]);
       payload_of_node[node] |= static_cast<std::uint32_t>(units(value[0], value[1])) << 16;
-    }
+    });
     return made;
   }
   const auto units = [&](double value) { return std::llround((value - least) / unit); };

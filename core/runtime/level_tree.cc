@@ -8,8 +8,7 @@ namespace scurry {
 void LevelTree::read(const ForestView& forest, std::size_t tree) {
   const std::int64_t first = forest.tree_offset[tree];
   const auto n = static_cast<std::size_t>(forest.tree_offset[tree + 1] - first);
-  nodes_.resize(n);
-  place_.resize(n + 2);  // and two that are written ahead
+  size_ = n;
   n_splits_ = n / 2;
   n_dropped_ = 0;
   std::uint32_t *const nodes = nodes_.data(), *const place = place_.data();
@@ -46,7 +45,7 @@ void LevelTree::merge(std::span<const std::uint32_t> payload_of_entry) {
 
 // Drops a pair of equal leaves, and those above it that become pairs of equal leaves by it.
 void LevelTree::drop(std::uint32_t pair, std::span<const std::uint32_t> payload_of_entry) {
-  if (n_dropped_ == 0) is_dropped_.assign(n_splits_, 0);
+  if (n_dropped_ == 0) std::fill_n(is_dropped_.begin(), n_splits_, std::uint8_t{0});
   for (;;) {
     const std::uint32_t place = place_[pair];
     nodes_[place] = nodes_[2 * pair + 1];

@@ -8,8 +8,8 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include "runtime/aligned.h"
 #include "runtime/forest_view.h"
 
 namespace scurry {
@@ -19,11 +19,14 @@ class LevelTree {
   // A node is its entry (see ForestView), with this bit if it is a split.
   static constexpr std::uint32_t kSplit = 1u << 31;
 
+  // For trees of up to so many nodes.
+  explicit LevelTree(std::size_t most) : nodes_(most), place_(most + 2), is_dropped_(most) {}
+
   void read(const ForestView& forest, std::size_t tree);
   // Makes leaves of the splits whose leaves all have the same payload. The pairs below them are dropped.
   void merge(std::span<const std::uint32_t> payload_of_entry);
 
-  std::size_t size() const { return nodes_.size(); }
+  std::size_t size() const { return size_; }
   std::size_t n_splits() const { return n_splits_; }
   const std::uint32_t* nodes() const { return nodes_.data(); }
   static bool is_split(std::uint32_t node) { return (node & kSplit) != 0; }
@@ -37,9 +40,9 @@ class LevelTree {
  private:
   void drop(std::uint32_t pair, std::span<const std::uint32_t> payload_of_entry);
 
-  std::vector<std::uint32_t> nodes_, place_;  // place_ of splits; longer than there are splits
-  std::vector<std::uint8_t> is_dropped_;
-  std::size_t n_splits_ = 0, n_dropped_ = 0;
+  LargeVector<std::uint32_t> nodes_, place_;  // place_ of splits; longer than there are splits
+  LargeVector<std::uint8_t> is_dropped_;
+  std::size_t size_ = 0, n_splits_ = 0, n_dropped_ = 0;
 };
 
 }  // namespace scurry

@@ -18,49 +18,47 @@ static_assert(FLT_EVAL_METHOD == 0, "sums must be rounded to their own type afte
 // Numbers distinct vectors of doubles. The pure leaves of a whole forest share a few of them, which then stay in cache.
 class VectorTable {
  public:
-  VectorTable(std::size_t width, AlignedVector<double>& values) : width_(width), values_(values) {}
+  // For about so many vectors.
+  VectorTable(std::size_t width, std::size_t n, AlignedVector<double>& values)
+      : width_(width), values_(values), slots_(std::bit_ceil(2 * std::clamp(n, kLeast, kMost)), kFree) {}
 
   std::uint32_t index_of(const double* vector) {
-    std::uint64_t hash = 0x9E3779B97F4A7C15u;
-    for (std::size_t i = 0; i < width_; ++i) {
-      hash = (hash ^ std::bit_cast<std::uint64_t>(vector[i])) * 0xFF51AFD7ED558CCDu;
-      hash ^= hash >> 32;
-    }
     const auto n = static_cast<std::uint32_t>(values_.size() / width_);
     if (2 * (n + std::size_t{1}) > slots_.size()) grow();
-    std::size_t at = hash & (slots_.size() - 1);
-    for (; slots_[at].value != kFree; at = (at + 1) & (slots_.size() - 1)) {
-      const Slot& slot = slots_[at];
-      if (slot.hash == hash && std::memcmp(&values_[slot.value * width_], vector, width_ * sizeof(double)) == 0) {
-        return slot.value;
-      }
+    std::size_t at = hash_of(vector) & (slots_.size() - 1);
+    for (; slots_[at] != kFree; at = (at + 1) & (slots_.size() - 1)) {
+      if (std::memcmp(&values_[slots_[at] * width_], vector, width_ * sizeof(double)) == 0) return slots_[at];
     }
-    slots_[at] = {hash, n};
+    slots_[at] = n;
     values_.insert(values_.end(), vector, vector + width_);
     return n;
   }
 
  private:
   static constexpr std::uint32_t kFree = 0xFFFFFFFFu;
-  struct Slot {
-    std::uint64_t hash = 0;
-    std::uint32_t value = kFree;
-  };
+  static constexpr std::size_t kLeast = 512, kMost = std::size_t{1} << 16;
+
+  std::size_t hash_of(const double* vector) const {
+    std::uint64_t hash = 0x9E3779B97F4A7C15u;
+    for (std::size_t i = 0; i < width_; ++i) {
+      hash = (hash ^ std::bit_cast<std::uint64_t>(vector[i])) * 0xFF51AFD7ED558CCDu;
+      hash ^= hash >> 32;
+    }
+    return hash;
+  }
 
   void grow() {
-    std::vector<Slot> larger(2 * slots_.size());
-    for (const Slot& slot : slots_) {
-      if (slot.value == kFree) continue;
-      std::size_t at = slot.hash & (larger.size() - 1);
-      while (larger[at].value != kFree) at = (at + 1) & (larger.size() - 1);
-      larger[at] = slot;
+    slots_.assign(2 * slots_.size(), kFree);
+    for (std::uint32_t value = 0; value < values_.size() / width_; ++value) {
+      std::size_t at = hash_of(&values_[value * width_]) & (slots_.size() - 1);
+      while (slots_[at] != kFree) at = (at + 1) & (slots_.size() - 1);
+      slots_[at] = value;
     }
-    slots_.swap(larger);
   }
 
   std::size_t width_;
   AlignedVector<double>& values_;
-  std::vector<Slot> slots_ = std::vector<Slot>(1024);  // a power of two, at least half of them free
+  std::vector<std::uint32_t> slots_;  // a power of two, at least half of them free
 };
 
 std::size_t output_of(const Tree& tree) { return static_cast<std::size_t>(std::max(tree.output, 0)); }
@@ -92,14 +90,18 @@ std::vector<std::uint32_t> NodeValues::index_nodes(const ForestView& forest, std
 
 std::vector<std::uint32_t> NodeValues::index(const ForestView& forest, bool leaves_only,
                                              std::span<const double> weights) {
-  std::vector<std::uint32_t> payloads(forest.n_nodes());
-  VectorTable distinct(width_, own_);
+  std::vector<std::uint32_t> payloads(forest.end_of_leaves());
+  VectorTable distinct(width_, payloads.size(), own_);
   std::vector<double> vector(width_);
-  for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
-    if (leaves_only && forest.left[node] >= 0) continue;
+  const auto add = [&](std::size_t node) {
     read(forest, weights, node, vector.data());
     payloads[node] =
         are_payloads() ? std::bit_cast<std::uint32_t>(static_cast<float>(vector[0])) : distinct.index_of(vector.data());
+  };
+  if (leaves_only) {
+    for_each_leaf(forest, add);
+  } else {
+    for (std::size_t node = 0; node < forest.n_nodes(); ++node) add(node);
   }
   own_.shrink_to_fit();
   table_ = own_;
@@ -121,13 +123,15 @@ std::uint32_t NodeValues::append(const ForestView& forest, std::span<const doubl
 // Reads what a node adds to the sums.
 void NodeValues::read(const ForestView& forest, std::span<const double> weights, std::size_t node,
                       double* vector) const {
-  const double* value = forest.value + node * forest.n_columns;
+  forest.read_value(node, vector);
   const double weight = weights.empty() ? 1.0 : weights[node];
+  double* const end = vector + forest.n_columns;
   if (forest.aggregation == Aggregation::kVote) {
-    std::fill_n(vector, width_, 0.0);
-    vector[std::max_element(value, value + forest.n_columns) - value] = weight;
+    const auto voted = std::max_element(vector, end) - vector;
+    std::fill(vector, end, 0.0);
+    vector[voted] = weight;
   } else {
-    std::transform(value, value + forest.n_columns, vector, [=](double v) { return v * weight; });
+    std::transform(vector, end, vector, [=](double v) { return v * weight; });
   }
 }
 

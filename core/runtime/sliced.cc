@@ -58,27 +58,30 @@ class Sliced::Lowering {
       end_ = tree.index + 1 < trees_.trees().size() ? trees_.trees()[tree.index + 1].first : nodes_.size();
     }
     if (!count_leaves()) return false;
-    slice_of_node_.resize(end_);
+    if (out_.extent_ != Extent::kSmall) first_kept_ = root_;
+    slice_of_node_.resize(end_ - first_kept_);
     SlicedTree lowered{};
     lowered.first_test = static_cast<std::uint32_t>(questions.size() - n_set_tests_);
     lowered.first_set_test = static_cast<std::uint32_t>(n_set_tests_);
     lowered.first_select = static_cast<std::uint32_t>(out_.selects_.size());
     // Tests stand in the order in which their answers are read, which are then long in memory; those of sets come last.
-    std::vector<std::size_t> asking;
-    order_tests(tree.first, asking);
+    asking_.clear();
+    order_tests(tree.first);
     const auto is_set_test = [&](std::size_t at) {
       const Question asked = question_of(at);
       return asked.is_set && RankedColumns::fits_codes(asked, trees_.category_bits());
     };
-    const auto first_set =
-        std::stable_partition(asking.begin(), asking.end(), [&](std::size_t at) { return !is_set_test(at); });
-    lowered.n_tests = static_cast<std::uint16_t>(first_set - asking.begin());
-    lowered.n_set_tests = static_cast<std::uint16_t>(asking.end() - first_set);
+    auto first_set = asking_.end();
+    if (columns_.has_categories()) {
+      first_set = std::stable_partition(asking_.begin(), asking_.end(), [&](std::size_t at) { return !is_set_test(at); });
+    }
+    lowered.n_tests = static_cast<std::uint16_t>(first_set - asking_.begin());
+    lowered.n_set_tests = static_cast<std::uint16_t>(asking_.end() - first_set);
     n_set_tests_ += lowered.n_set_tests;
     n_slices_ = kFirstTest;
-    for (const std::size_t at : asking) {
+    for (const std::size_t at : asking_) {
       questions.push_back(question_of(at));
-      slice_of_node_[at] = n_slices_++;
+      slice_of_node_[at - first_kept_] = n_slices_++;
     }
     first_free_ = n_slices_;
     free_.clear();
@@ -112,7 +115,7 @@ class Sliced::Lowering {
   bool is_filler(std::size_t at) const { return nodes_[at].column == columns_.pad(); }
   // The children in the order of their leaves' numbers: those of the rows whose bit is not set come first.
   std::size_t child(std::size_t at, bool is_set) const {
-    return at + nodes_[at].left + (is_set != kernels().sliced.says_left ? 1 : 0);
+    return at + nodes_[at].left + (is_set != says_left_ ? 1 : 0);
   }
   std::size_t below_filler(std::size_t at) const {
     while (!is_leaf(at) && is_filler(at)) at += nodes_[at].left;
@@ -141,13 +144,13 @@ class Sliced::Lowering {
   }
 
   // Appends the nodes that ask something, in the order in which select() reads their answers.
-  void order_tests(std::size_t at, std::vector<std::size_t>& asking) const {
+  void order_tests(std::size_t at) {
     at = below_filler(at);
     if (is_leaf(at)) return;
     const bool first = set_first(at);
-    order_tests(child(at, first), asking);
-    order_tests(child(at, !first), asking);
-    asking.push_back(at);
+    order_tests(child(at, first));
+    order_tests(child(at, !first));
+    asking_.push_back(at);
   }
 
   // Puts the tests below a node where they belong in the heap. Tests that are not there decide nothing, because all
@@ -156,7 +159,7 @@ class Sliced::Lowering {
     at = below_filler(at);
     if (is_leaf(at)) return true;
     if (place >= kMaxSlicedLeaves - 1) return false;
-    const RankTest& test = out_.tests_[tree.first_test + slice_of_node_[at] - kFirstTest];
+    const RankTest& test = out_.tests_[tree.first_test + slice_of_node_[at - first_kept_] - kFirstTest];
     heap.column[place] = static_cast<std::uint8_t>(test.column);
     heap.least[place] = test.least;
     return place_tests(tree, child(at, false), 2 * place + 1, heap) &&
@@ -202,7 +205,7 @@ class Sliced::Lowering {
       no = select(child(at, false), low, middle, payloads);
       yes = select(child(at, true), middle, high, payloads);
     }
-    const std::uint8_t chooser = slice_of_node_[at];
+    const std::uint8_t chooser = slice_of_node_[at - first_kept_];
     for (std::size_t i = 0; i < kLargePlanes; ++i) {
       if (no[i] == yes[i] || yes[i] == kAny) {
         made[i] = no[i];
@@ -235,10 +238,13 @@ class Sliced::Lowering {
   const Trees& trees_;
   const Columns& columns_;
   Sliced& out_;
+  const bool says_left_ = kernels().sliced.says_left;
   std::size_t root_ = 0, first_below_ = 0, end_ = 0;  // of the tree that is read
+  std::vector<std::size_t> asking_;  // nodes of this tree that ask something
   std::vector<std::uint8_t> free_;
-  std::vector<std::uint8_t> slice_of_node_;  // by node of all trees
-  std::vector<std::uint8_t> n_leaves_;       // by node of this tree
+  std::vector<std::uint8_t> slice_of_node_;  // by node of all small trees, which heaps are made of, or of this one
+  std::size_t first_kept_ = 0;
+  std::vector<std::uint8_t> n_leaves_;  // by node of this tree
   std::size_t n_set_tests_ = 0;
   std::uint8_t n_slices_ = 0, first_free_ = 0;
 };

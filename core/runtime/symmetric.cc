@@ -9,11 +9,13 @@ namespace {
 
 constexpr std::size_t kMaxColumns = 4096;
 
-bool ask_the_same(const ForestView& forest, std::uint32_t a, std::uint32_t b) {
+bool ask_the_same(const Columns& columns, std::uint32_t a, std::uint32_t b) {
   if (a == b) return true;
-  return forest.feature[a] == forest.feature[b] && forest.category_set[a] == forest.category_set[b] &&
-         (forest.category_set[a] >= 0 || forest.threshold[a] == forest.threshold[b]) &&
-         forest.default_left[a] == forest.default_left[b] && forest.missing[a] == forest.missing[b];
+  const NodeTest &one = columns.tests()[a], &other = columns.tests()[b];
+  if (one.column() != other.column()) return false;
+  if (one.column() <= columns.pad()) return one.key == other.key;
+  const CategoryTest &set = columns.category_tests()[one.key], &other_set = columns.category_tests()[other.key];
+  return set.first_word == other_set.first_word && set.n_bits == other_set.n_bits && set.nan_left == other_set.nan_left;
 }
 
 }  // namespace
@@ -36,7 +38,7 @@ struct Symmetric::Lowering {
       // The right children follow the left ones: the place of a node is then the number of the answers so far.
       std::vector<std::uint32_t> next;
       for (const std::uint32_t node : level) {
-        if (nodes.left[node] == 0 || !ask_the_same(forest, nodes.entry[node], asked.back())) return false;
+        if (nodes.left[node] == 0 || !ask_the_same(columns, nodes.entry[node], asked.back())) return false;
         next.push_back(nodes.left[node]);
       }
       for (const std::uint32_t node : level) next.push_back(nodes.right[node]);
@@ -56,14 +58,13 @@ struct Symmetric::Lowering {
     for (std::size_t t = 0; t < questions.size(); ++t) {
       out.trees_[t].first_test = static_cast<std::uint32_t>(all.size());
       for (const std::uint32_t node : questions[t]) {
-        Question asked{columns.column_of_node(node)};
-        if (forest.category_set[node] >= 0) {
-          const std::int64_t* words = &forest.category_offset[forest.category_set[node]];
+        const NodeTest& test = columns.tests()[node];
+        Question asked{test.column()};
+        if (test.column() > columns.pad()) {
           asked.is_set = true;
-          asked.set = {static_cast<std::uint32_t>(words[0]), static_cast<std::uint32_t>(32 * (words[1] - words[0])),
-                       forest.default_left[node] != 0};
+          asked.set = columns.category_tests()[test.key];
         } else {
-          asked.key = columns.key_of_node(forest, node);
+          asked.key = test.key;
         }
         all.push_back(asked);
       }

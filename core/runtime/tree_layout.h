@@ -15,10 +15,17 @@
 
 namespace scurry {
 
-inline NarrowNode with_left(NarrowNode node, std::uint32_t left) {  // in one word
-  return std::bit_cast<NarrowNode>((std::bit_cast<std::uint64_t>(node) << 16 >> 16) | std::uint64_t{left} << 48);
+template <class Node>
+Node make_node(const NodeTest& test, std::uint32_t left);
+template <>
+inline NarrowNode make_node(const NodeTest& test, std::uint32_t left) {  // in one word
+  static_assert(sizeof(NodeTest) == sizeof(NarrowNode));
+  return std::bit_cast<NarrowNode>((std::bit_cast<std::uint64_t>(test) << 16 >> 16) | std::uint64_t{left} << 48);
 }
-inline WideNode with_left(WideNode node, std::uint32_t left) { return {node.key, node.column, left}; }
+template <>
+inline WideNode make_node(const NodeTest& test, std::uint32_t left) {
+  return {test.key, test.column(), left};
+}
 
 // What is written down of the nodes of a tree besides what walks read: their entries, and whether they are marked.
 struct Traces {
@@ -37,11 +44,10 @@ class TreeLayout {
   static constexpr std::uint32_t kMaxTop = Trees::kMaxTop;
   static constexpr std::uint32_t kMaxOnePhase = 12;  // deeper trees are walked in phases
 
-  // Writes at most as many nodes as the tree has, and 2 << kMaxTop more. `node_of_entry` are nodes that have 1 instead of a
-  // distance if they are marked.
-  TreeLayout(const LevelTree& from, const Node* node_of_entry, std::uint32_t pad, Node* out, Traces& traces)
+  // Writes at most as many nodes as the tree has, and 2 << kMaxTop more. Tests are those of entries.
+  TreeLayout(const LevelTree& from, const NodeTest* tests, std::uint32_t pad, Node* out, Traces& traces)
       : from_(from),
-        node_of_entry_(node_of_entry),
+        tests_(tests),
         pad_(pad),
         out_(out),
         entries_(traces.entry.data()),
@@ -72,6 +78,7 @@ class TreeLayout {
   }
 
  private:
+  static constexpr std::uint32_t kAhead = 16;
   using Level = std::array<std::uint32_t, 1u << kMaxTop>;  // places of nodes
 
   std::uint32_t node_at(std::uint32_t place) const { return from_.nodes()[place]; }
@@ -85,7 +92,7 @@ class TreeLayout {
       std::size_t n_next = 0;
       for (const std::uint32_t place : std::span(level).first(n)) {
         if (is_leaf(place)) continue;
-        if (node_of_entry_[LevelTree::entry(node_at(place))].column > pad_) return levels;
+        if (tests_[LevelTree::entry(node_at(place))].column() > pad_) return levels;
         next[n_next++] = child_[place];
         next[n_next++] = child_[place] + 1;
       }
@@ -104,7 +111,7 @@ class TreeLayout {
         const std::uint32_t place = level[slot], child = child_[place];
         if (is_leaf(place)) {
           // It becomes a split that always goes left, to a copy of the leaf.
-          put({0xFFFFFFFFu, static_cast<decltype(Node::column)>(pad_), 0}, node_at(place), 1);
+          put({0xFFFFFFFFu, pad_}, node_at(place), 1);
           next[2 * slot] = next[2 * slot + 1] = place;
         } else {
           put(node_at(place));
@@ -122,20 +129,25 @@ class TreeLayout {
   void lay_out(std::uint32_t pair, std::uint32_t end) {
     const std::uint32_t* const nodes = from_.nodes();
     const std::uint8_t* const dropped = from_.dropped();
+    const std::uint32_t size = static_cast<std::uint32_t>(from_.size()), last = size > kAhead ? size - kAhead : 0;
     for (; pair < end; ++pair) {
+      if (2 * pair + 1 < last) {
+        __builtin_prefetch(&tests_[LevelTree::entry(nodes[2 * pair + kAhead])]);
+        __builtin_prefetch(&tests_[LevelTree::entry(nodes[2 * pair + kAhead + 1])]);
+      }
       put(nodes[2 * pair + 1]);
       put(nodes[2 * pair + 2]);
       if constexpr (kSomeDropped) at_ -= 2u * dropped[pair];  // two leaves, which are written over
     }
   }
 
-  void put(std::uint32_t node) { put(node_of_entry_[LevelTree::entry(node)], node, node >> 31); }
-  void put(const Node& as, std::uint32_t node, std::uint32_t is_split) {
+  void put(std::uint32_t node) { put(tests_[LevelTree::entry(node)], node, node >> 31); }
+  void put(const NodeTest& test, std::uint32_t node, std::uint32_t is_split) {
     if constexpr (kTraces) {
       entries_[at_] = static_cast<std::int32_t>(LevelTree::entry(node));
-      marks_[at_] = static_cast<std::uint8_t>(as.left);
+      marks_[at_] = static_cast<std::uint8_t>(test.is_marked());
     }
-    out_[at_] = with_left(as, (size_ - at_) & (0u - is_split));
+    out_[at_] = make_node<Node>(test, (size_ - at_) & (0u - is_split));
     size_ += 2 * is_split;
     ++at_;
   }
@@ -148,7 +160,7 @@ class TreeLayout {
   }
 
   const LevelTree& from_;
-  const Node* const node_of_entry_;
+  const NodeTest* const tests_;
   const std::uint32_t pad_;
   Node* const out_;
   std::int32_t* const entries_;

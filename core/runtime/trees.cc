@@ -15,28 +15,12 @@ namespace {
 constexpr std::size_t kTopNodes = 1u << Trees::kMaxTop;  // they are read together, even past the end of a small tree
 constexpr std::size_t kMaxNodes = std::numeric_limits<std::uint32_t>::max() - 2 * kTopNodes + 1;
 
-// What nodes of each entry are, but for their distances: found once, because many nodes of a packed forest share one. The
-// key of a set is the number of its test. Instead of a distance they have 1 if they are marked.
-template <class Node>
-std::vector<Node> nodes_of_entries(const ForestView& forest, const Columns& columns,
-                                   std::span<const std::uint32_t> payloads, std::vector<CategoryTest>& category_tests) {
-  std::vector<Node> nodes(forest.n_nodes());
-  for (std::size_t entry = 0; entry < nodes.size(); ++entry) {
-    nodes[entry].column = static_cast<decltype(Node::column)>(columns.column_of_node(entry));
-    if (forest.left[entry] < 0) {
-      nodes[entry].key = payloads[entry];
-    } else if (nodes[entry].column <= columns.pad()) {
-      nodes[entry].key = columns.key_of_node(forest, entry);
-      nodes[entry].left = columns.is_marked(forest, entry);
-    } else {
-      nodes[entry].key = static_cast<std::uint32_t>(category_tests.size());
-      const std::int64_t* words = &forest.category_offset[forest.category_set[entry]];
-      category_tests.push_back({static_cast<std::uint32_t>(words[0]),
-                                static_cast<std::uint32_t>(32 * (words[1] - words[0])),
-                                forest.default_left[entry] != 0});
-    }
+std::size_t largest_tree(const ForestView& forest) {
+  std::int64_t largest = 0;
+  for (std::size_t t = 0; t < forest.n_trees(); ++t) {
+    largest = std::max(largest, forest.tree_offset[t + 1] - forest.tree_offset[t]);
   }
-  return nodes;
+  return static_cast<std::size_t>(largest);
 }
 
 // Writes bytes of 0 or 1 as the bits from `first` on, which are all that follow.
@@ -58,14 +42,12 @@ void append_bits(std::span<const std::uint8_t> bytes, std::size_t first, std::ve
 
 }  // namespace
 
-Trees::Trees(const ForestView& forest, const Columns& columns, Leaves leaves) {
-  std::int64_t largest = 0;
-  for (std::size_t t = 0; t < forest.n_trees(); ++t) {
-    largest = std::max(largest, forest.tree_offset[t + 1] - forest.tree_offset[t]);
-  }
+Trees::Trees(const ForestView& forest, Columns& columns, const Leaves& leaves)
+    : category_tests_(columns.category_tests()) {
   category_bits_.assign(forest.category_bits.begin(), forest.category_bits.end());
+  for_each_leaf(forest, [&](std::size_t entry) { columns.tests()[entry].key = leaves.payload_of_node[entry]; });
   trees_.reserve(forest.n_trees());
-  if (largest + (2 << kMaxTop) > 65536 || columns.size() > 65536) {
+  if (largest_tree(forest) + 2 * kTopNodes > 65536 || columns.size() > 65536) {
     lower(forest, columns, leaves, own_wide_);
   } else {
     lower(forest, columns, leaves, own_narrow_);
@@ -76,11 +58,12 @@ Trees::Trees(const ForestView& forest, const Columns& columns, Leaves leaves) {
 
 template <class Node>
 void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves& leaves, LargeVector<Node>& nodes) {
-  const auto node_of_entry = nodes_of_entries<Node>(forest, columns, leaves.payload_of_node, category_tests_);
+  const NodeTest* const tests = columns.tests().data();
   const bool has_marks = columns.has_mixed() || columns.has_categories(), traced = has_marks || leaves.keep_origins;
   // Memory that is never written to takes none, and growing would copy everything.
   nodes.reserve(static_cast<std::size_t>(forest.tree_offset.back()) + (forest.n_trees() + 1) * 2 * kTopNodes);
-  LevelTree from;
+  if (has_marks) marks_.reserve(nodes.capacity() / 32 + 1);
+  LevelTree from(largest_tree(forest));
   Traces traces;
   for (std::size_t t = 0; t < forest.n_trees(); ++t) {
     from.read(forest, t);
@@ -93,11 +76,11 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
       nodes.resize(first + layout.size());
     };
     if (!traced) {
-      add(TreeLayout<Node, false>(from, node_of_entry.data(), columns.pad(), &nodes[first], traces));
+      add(TreeLayout<Node, false>(from, tests, columns.pad(), &nodes[first], traces));
       continue;
     }
     traces.resize(most);
-    add(TreeLayout<Node, true>(from, node_of_entry.data(), columns.pad(), &nodes[first], traces));
+    add(TreeLayout<Node, true>(from, tests, columns.pad(), &nodes[first], traces));
     traces.resize(nodes.size() - first);
     if (leaves.keep_origins) origins_.insert(origins_.end(), traces.entry.begin(), traces.entry.end());
     if (has_marks) append_bits(traces.is_marked, first, marks_);

@@ -10,42 +10,13 @@
 #include "runtime/columns.h"
 #include "runtime/engine_parts.h"
 #include "runtime/forest_view.h"
+#include "runtime/nodes.h"
 
 namespace scurry {
 
-// A node test is `at += left + (keys[column] > key)`, `left` being the distance to the left child. A leaf has left = 0
-// and the pad as its column, whose key 0 exceeds nothing: testing a leaf again is harmless, so that rows which arrive
-// early need no branch, and its `key` is free to hold what the leaf is worth (a payload).
-struct NarrowNode {
-  std::uint32_t key;
-  std::uint16_t column;
-  std::uint16_t left;
-};
-// For trees too large for 16 bits.
-struct WideNode {
-  std::uint32_t key;
-  std::uint32_t column;
-  std::uint32_t left;
-};
-
-struct CategoryTest {
-  std::uint32_t first_word;
-  std::uint32_t n_bits;
-  bool nan_left;
-};
-
-struct Tree {
-  std::uint32_t first;  // its root in the node array
-  std::uint32_t depth;
-  std::uint32_t top;          // levels laid out as a complete binary heap, without leaves or categories
-  std::uint32_t first_phase;  // levels that every row walks before the rows that are not at a leaf are gathered
-  std::int32_t output;        // the score it adds to, -1: all
-  std::uint32_t index;        // its place in the forest
-};
-
 // What the payload of a leaf means is up to the user of the trees.
 struct Leaves {
-  std::vector<std::uint32_t> payload_of_node;  // by entry of the forest, see ForestView; read at leaves only
+  std::vector<std::uint32_t> payload_of_node;  // by entry of the forest up to the last leaf, see ForestView
   bool mergeable = true;                       // equal siblings may become one leaf
   bool keep_origins = false;                   // Trees::take_origins() will be called
 };
@@ -57,7 +28,8 @@ struct PayloadRange {
 
 class Trees {
  public:
-  Trees(const ForestView& forest, const Columns& columns, Leaves leaves);
+  // Sets the keys of leaves in the tests of the columns.
+  Trees(const ForestView& forest, Columns& columns, const Leaves& leaves);
   // Nodes stay where they lie. Every one is checked: a walk meets none that is not there.
   Trees(const ForestView& forest, const Columns& columns, const EngineParts& parts, PayloadRange payloads);
   Trees(const Trees&) = delete;  // narrow_ and wide_ may be views of own_narrow_ and own_wide_

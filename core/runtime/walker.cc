@@ -61,7 +61,7 @@ Scratch& Scratch::of_this_thread() {
   return scratch;
 }
 
-Walker::Lowered::Lowered(const ForestView& forest, Leaves leaves)
+Walker::Lowered::Lowered(const ForestView& forest, const Leaves& leaves)
     : n_features(forest.n_features),
       columns(forest),
       symmetric(Symmetric::find(forest, columns, leaves.payload_of_node)),
@@ -70,10 +70,10 @@ Walker::Lowered::Lowered(const ForestView& forest, Leaves leaves)
   if (!symmetric && !sliced && columns.has_categories()) {
     // Trees that are walked node by node are walked faster if all nodes ask about numbers.
     columns = Columns(forest, Sets::kColumns);
-    if (!columns.has_categories()) trees = Trees(forest, columns, std::move(leaves));
+    if (!columns.has_categories()) trees = Trees(forest, columns, leaves);
   }
   begin_walks();
-  columns.forget_nodes();
+  columns.forget_tests();
 }
 
 Walker::Lowered::Lowered(const ForestView& forest, const EngineParts& parts, PayloadRange payloads)
@@ -100,8 +100,8 @@ void Walker::Lowered::begin_walks() {
   by->rank({keys.data(), nullptr, 0, kByteValues, false}, columns.stride(), rank_of_byte.data(), kByteValues);
 }
 
-Walker::Walker(const ForestView& forest, Leaves leaves) {
-  const auto made = std::make_shared<Lowered>(forest, std::move(leaves));
+Walker::Walker(const ForestView& forest, const Leaves& leaves) {
+  const auto made = std::make_shared<Lowered>(forest, leaves);
   origins_ = made->trees.take_origins();
   lowered_ = made;
 }

@@ -50,7 +50,7 @@ void for_each_range(std::size_t n_rows, std::size_t max_rows, std::size_t n_thre
 
 class Walker {
  public:
-  Walker(const ForestView& forest, Leaves leaves);
+  Walker(const ForestView& forest, const Leaves& leaves);
   // Of trees that are not symmetric; of those, store() writes the parts. What slices trees is made of them again, because
   // it is not the same on every machine.
   Walker(const ForestView& forest, const EngineParts& parts, PayloadRange payloads);
@@ -153,7 +153,7 @@ class Walker {
 
  private:
   struct Lowered {
-    Lowered(const ForestView& forest, Leaves leaves);
+    Lowered(const ForestView& forest, const Leaves& leaves);
     Lowered(const ForestView& forest, const EngineParts& parts, PayloadRange payloads);
     Lowered(const Lowered&) = delete;  // narrow and wide point into trees
     void begin_walks();

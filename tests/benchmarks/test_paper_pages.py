@@ -141,6 +141,14 @@ def test_pictures_can_have_names_on_an_axis():
     assert svg.index(">adult<") < svg.index(">magic<")
 
 
+def test_an_axis_of_logarithms_shows_the_numbers():
+    line = Line("x", (8.0, 12.0), (-3.0, 0.0))
+    svg = Picture("a", "T", "Title", "log2 of rows", "log10 of seconds", (line,)).svg()
+    for text in ("rows", "seconds", "256", "4,096", "0.001", "0.1", "1"):
+        assert f">{text}<" in svg
+    assert "log" not in svg
+
+
 def test_the_interval_holds_a_published_mean_in_95_of_100_cases():
     """Both means scatter: that of 12 repeats here, and that of 30 published ones."""
     rng, inside = np.random.default_rng(0), 0

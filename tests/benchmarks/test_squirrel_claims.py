@@ -15,7 +15,7 @@ from squirrel_claims import SHARES, Run, _share_claim  # noqa: E402
 
 def _run(dataset, trees, seed, optimal, backward, padded=None):
     found = {"optimal": optimal, "backward-squirrel": backward}
-    return Run(dataset, 0, trees, 4, seed, True, found, padded or found, 0.9, {})
+    return Run(dataset, 0, trees, 4, seed, True, found, padded or found)
 
 
 def test_the_highest_is_taken_over_the_runs_of_a_reading():

@@ -117,3 +117,21 @@ def test_labels_may_be_categories(folder, table, tmp_path):
     table[250:260].astype({"diagnosis": "category"}).to_parquet(tmp_path / "rows.parquet")
     _, y = read_rows([str(tmp_path / "rows.parquet")], scurry.load(folder / "model.scurry"), "diagnosis")
     assert y.tolist() == table.diagnosis[250:260].tolist()
+
+
+def test_pipelines_are_read_for_the_types_of_rows(run, tmp_path):
+    """A scaler computes with int16 next to float32 in float32; files of a table say so, and CSV has no types."""
+    import skops.io
+
+    frame = pd.DataFrame({"a": np.arange(200, dtype=np.int16), "b": np.linspace(0, 1, 200, dtype=np.float32) ** 2})
+    model = make_pipeline(StandardScaler(), RandomForestClassifier(5, random_state=0))
+    model.fit(frame, (frame.a + 99 * frame.b).to_numpy() > 120)
+    skops.io.dump(model, tmp_path / "model.skops")
+    frame.to_parquet(tmp_path / "rows.parquet")
+    run("predict", tmp_path / "model.skops", tmp_path / "rows.parquet", "-o", tmp_path / "labels.parquet")
+    labels = pd.read_parquet(tmp_path / "labels.parquet")["label"]
+    assert labels.tolist() == model.predict(frame).tolist()
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    for rows, dtype in (("rows.parquet", "float32"), ("rows.csv", "float64"), ("none.parquet", "float64")):
+        read = read_model(tmp_path / "model.skops", rows=[str(tmp_path / rows)])
+        assert read.forest.raw_rows.blocks[0].accepts == (dtype,)

@@ -4,8 +4,10 @@ import pickle
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy.sparse import csr_array
+from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import make_pipeline
@@ -14,7 +16,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import scurry
 from scurry.errors import FormatError, InputError, UnsupportedModelError
-from scurry.forest import Front, RawRows
+from scurry.forest import Block, Front, RawRows
 from scurry.forest.front import dense
 
 STUMP = {
@@ -50,17 +52,27 @@ def test_missing_values_with_a_code_and_unknown_ones_that_are_refused(tmp_path):
     assert TOWNS.encoder(pd.DataFrame({"town": ["Oslo"]}))(pd.DataFrame({"town": ["Rome", np.nan]}))[1, 0] == 2
 
 
-def test_precisions():
-    rule = RawRows("float64", wide_only=True)
-    for dtype in ("float64", "int32", "uint64", "object"):
-        rule.refuse(np.dtype(dtype), "X")
-    for dtype in ("float32", "float16", "int8", "bool", "uint16"):
+@pytest.mark.parametrize(
+    ("rule", "taken", "refused"),
+    [
+        (RawRows("float64", wide_only=True), ("float64", "int32", "uint64"), ("float32", "float16", "int8", "bool")),
+        (RawRows("float64"), ("float64", "int8", "bool", "object"), ("float32", "float16")),
+        (RawRows("float32"), ("float32",), ("float64", "int64", "object")),
+        (RawRows(None), ("float64", "float32", "float16", "int8"), ()),
+        (RawRows(None, blocks=(Block("together", (0,), ("float32", "float64")),)), ("float32", "int8"), ("float16",)),
+    ],
+)
+def test_precisions(rule, taken, refused):
+    """Files of earlier versions, which have no blocks, ask the same of each column."""
+    forest = FOREST.replace(raw_rows=rule)
+    for dtype in taken:
+        assert forest.predict(np.ones((1, 1), dtype)) == 0
+    for dtype in refused:
         with pytest.raises(InputError, match=f"X holds {dtype}"):
-            rule.refuse(np.dtype(dtype), "X")
-    RawRows("float64").refuse(np.dtype("int8"), "X")
-    RawRows(None).refuse(np.dtype("float16"), "X")
-    with pytest.raises(InputError, match="X holds int64"):  # with which scikit-learn computes in float64
-        RawRows("float32").refuse(np.dtype("int64"), "X")
+            forest.predict(np.ones((1, 1), dtype))
+
+
+def test_a_rule_has_a_known_precision():
     with pytest.raises(InputError, match="dtype must be"):
         RawRows("int8")
 
@@ -88,6 +100,13 @@ def test_rows_pass_through_a_front_once():
     assert "rows pass through the pipeline's own transformers first: it must be tested" in str(
         scurry.Predictor.full(forest).summary()
     )
+
+
+def test_tables_of_arrow_pass_through_a_front_as_those_of_pandas():
+    frame = pd.DataFrame({"a": [0.0, 4.0, 5.1], "b": [1.0, 2.0, 3.0]})
+    scaler = ColumnTransformer([("a", StandardScaler(), ["a"])], remainder="passthrough").fit(frame[:2])
+    forest = FOREST.replace(front=Front(scaler, "it must be tested"), n_features=2)
+    assert forest.predict(frame).tolist() == forest.predict(pa.Table.from_pandas(frame)).tolist() == [0, 0, 1]
 
 
 def test_what_a_front_cannot_do(tmp_path):

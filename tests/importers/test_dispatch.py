@@ -98,3 +98,24 @@ def test_pipelines_are_imported_for_the_floats_that_calibrate(container):
         np.testing.assert_array_equal(fast.predict(X), pipeline.predict(X))
         forest = scurry.from_model(pipeline)
         assert import_for(forest, X) is forest
+
+
+MIXED = pd.DataFrame(
+    {"age": np.arange(400, dtype=np.int16) % 97, "rate": np.random.default_rng(0).random(400, dtype=np.float32)}
+)
+WHICH = ((MIXED.rate + MIXED.age / 97) > 1).astype(int).to_numpy()
+SCALED = make_pipeline(StandardScaler(), RandomForestClassifier(5, random_state=0)).fit(MIXED, WHICH)
+
+
+def test_verbs_import_pipelines_for_the_types_of_their_rows(tmp_path):
+    """Without an example, a forest is exact for columns with which a scaler computes in float64, which these do not."""
+    with pytest.raises(InputError, match="computes in another precision"):
+        from_model(SCALED).predict(MIXED)
+    expected = SCALED.predict(MIXED)
+    assert (scurry.early_exit(SCALED, MIXED, promise=scurry.promises.Certain()).predict(MIXED) == expected).all()
+    assert 1.0 < scurry.evaluation.feature_bill(SCALED, MIXED).mean_cost <= 2.0
+    assert scurry.export.to_c(SCALED, tmp_path / "c", X_cal=MIXED).agreement[-1] == 1.0
+    both = scurry.cascade(SCALED, SCALED.predict, MIXED, promise=scurry.promises.Labels(0.05))
+    assert (both.predict(MIXED) == expected).all()
+    pruned = scurry.Predictor.full(scurry.prune(SCALED, MIXED, WHICH).at(max_error=0.05))
+    assert scurry.report.write(pruned, tmp_path / "page.html", MIXED, WHICH, model=SCALED).exists()

@@ -238,10 +238,10 @@ def _hostile_numbers(
     out = usual.copy()
     if len(thresholds):
         near = rng.choice(thresholds, n_rows)
-        kind = np.int32 if usual.dtype == np.float32 else np.int64
-        steps = rng.choice([0, 1, -1, 2, -2, 5, -17, 100, -1000, 10**6], n_rows)
+        kind, large = np.dtype(f"i{usual.dtype.itemsize}"), 2.0**22 if usual.dtype.itemsize > 2 else 64.0
+        steps = rng.choice([0, 1, -1, 2, -2, 5, -17, 100, -1000, 10**6] if large > 64 else [0, 1, -1, 2, -2, 9], n_rows)
         bits = near.view(kind)
-        moved = np.where(np.abs(bits.astype(np.float64)) > 2.0**22, bits + steps.astype(kind), bits).astype(kind)
+        moved = np.where(np.abs(bits.astype(np.float64)) > large, bits + steps.astype(kind), bits).astype(kind)
         near = moved.view(usual.dtype)
         out = np.where(rng.random(n_rows) < 0.7, near, out)
     out = np.where(np.isinf(out), usual, out)
@@ -271,3 +271,72 @@ def accepted(case: Case, rows: Any) -> np.ndarray:
         return np.zeros(1, bool)
     half = len(rows) // 2
     return np.concatenate([accepted(case, part) for part in (rows[:half], rows[half:])])
+
+
+NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+FLOATS = ("float16", "float32", "float32", "float32", "float64")
+NULLABLE = ("boolean", "Int8", "Int16", "Int32", "Int64", "UInt8", "Float32", "Float64")
+
+
+def draw_types(rng: np.random.Generator, frame: pd.DataFrame) -> dict[str, str]:
+    """Return a random type for each column of numbers: plain ones for most, and those of pandas for some."""
+    usual = rng.choice([0.0, 0.1])
+    types = {}
+    for name in frame:
+        if frame[name].dtype.kind not in "fiub":
+            continue
+        some = FLOATS if frame[name].isna().any() else (*NUMBERS, *FLOATS, *FLOATS)
+        types[name] = str(rng.choice(NULLABLE if rng.random() < usual else some))
+    return types
+
+
+def cast(frame: pd.DataFrame, types: dict[str, str]) -> pd.DataFrame:
+    """Return a frame whose columns have certain types, with numbers that these have."""
+    columns = {name: frame[name] for name in frame}
+    for name, dtype in types.items():
+        columns[name] = pd.Series(_numbers_of(frame[name].to_numpy(np.float64, na_value=np.nan), dtype))
+    return pd.DataFrame(columns)
+
+
+def _numbers_of(values: np.ndarray, dtype: str) -> Any:
+    plain = dtype.lower().replace("boolean", "bool")
+    missing, values = np.isnan(values), np.nan_to_num(values, posinf=0.0, neginf=0.0)
+    with np.errstate(over="ignore"):
+        if plain == "bool":
+            numbers = values > np.median(values)
+        elif plain.startswith("float"):
+            numbers = np.clip(values, -float(np.finfo(plain).max), float(np.finfo(plain).max)).astype(plain)
+        else:
+            low, high = float(np.iinfo(plain).min), float(np.iinfo(plain).max)
+            numbers = np.clip(np.rint(values), low, np.nextafter(high, 0)).astype(plain)
+    if dtype == plain:
+        return np.where(missing, np.array(np.nan, plain), numbers) if plain.startswith("float") else numbers
+    array = pd.array(numbers, dtype=dtype)
+    array[missing] = pd.NA
+    return array
+
+
+def hostile_frame(
+    rng: np.random.Generator, case: Case, forest: scurry.Forest, types: dict[str, str], n_rows: int
+) -> pd.DataFrame:
+    """Return rows on and next to the thresholds of a folded forest, in columns of certain types."""
+    rows = case.X.iloc[rng.integers(0, len(case.X), n_rows)].reset_index(drop=True)
+    for feature, name in enumerate(forest.feature_names):
+        if feature in forest.categories:
+            rows[name] = _hostile_categories(rng, forest, feature, rows[name], n_rows)
+        else:
+            rows[name] = _hostile_of_type(rng, forest, feature, rows[name].to_numpy(np.float64), types[name])
+    return cast(rows, {name: dtype for name, dtype in types.items() if name in rows})
+
+
+def _hostile_of_type(
+    rng: np.random.Generator, forest: scurry.Forest, feature: int, usual: np.ndarray, dtype: str
+) -> np.ndarray:
+    plain = dtype.lower().replace("boolean", "bool")
+    with np.errstate(over="ignore"):
+        if plain.startswith("float"):
+            near = _hostile_numbers(rng, forest, feature, usual.astype(plain), SPECIAL[1:3].astype(plain))
+            return np.where(np.isinf(near), 0, near).astype(np.float64)
+    inner = (forest.left >= 0) & (forest.feature == feature) & np.isfinite(forest.threshold)
+    near = rng.choice(np.append(forest.threshold[inner], 0.0), len(usual)) + rng.integers(-2, 3, len(usual))
+    return np.where(rng.random(len(usual)) < 0.6, near, usual)

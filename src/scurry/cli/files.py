@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scurry import Forest, Predictor, from_model, load
-from scurry.errors import FormatError, InputError
+from scurry.errors import FormatError, InputError, ScurryError
 
 _PICKLES = frozenset({".pkl", ".pickle", ".joblib"})
 _N_ROWS_PER_BATCH = 1 << 16
@@ -43,8 +43,8 @@ class Model:
         return self.subject if isinstance(self.subject, Predictor) else Predictor.full(self.subject)
 
 
-def read_model(path: Path, *, trust_pickle: bool = False) -> Model:
-    """Return the model in a file of any kind; in a pickle only if it is trusted."""
+def read_model(path: Path, *, rows: Sequence[str] | None = None, trust_pickle: bool = False) -> Model:
+    """Return the model in a file of any kind, for rows like those of some files; in a pickle only if it is trusted."""
     from scurry.importers.skops import holds_estimator, load_estimator
     from scurry.importers.ydf import is_folder
 
@@ -57,9 +57,9 @@ def read_model(path: Path, *, trust_pickle: bool = False) -> Model:
         raise InputError(f"cannot read the model file {str(path)!r}: {error.strerror or error}") from error
     # By content as well as by name: a pickle without its usual suffix must not be loaded unasked.
     if head[:1] == b"\x80" or not _PICKLES.isdisjoint(map(str.lower, path.suffixes)):
-        return _wrap(path, _unpickle(path, trust_pickle))
+        return _wrap(path, _unpickle(path, trust_pickle), rows)
     if head.startswith(b"PK"):  # skops and .scurry files are both zip archives
-        return _wrap(path, load_estimator(path)) if holds_estimator(path) else Model(path, load(path))
+        return _wrap(path, load_estimator(path), rows) if holds_estimator(path) else Model(path, load(path))
     return Model(path, from_model(path))
 
 
@@ -79,13 +79,27 @@ def _unpickle(path: Path, trusted: bool) -> Any:
         raise FormatError(f"{path} cannot be unpickled: {type(error).__name__}: {error}") from error
 
 
-def _wrap(path: Path, held: Any) -> Model:
+def _wrap(path: Path, held: Any, rows: Sequence[str] | None) -> Model:
     if isinstance(held, Forest | Predictor):
         return Model(path, held)
     predictor = getattr(held, "predictor_", None)  # of scurry's own estimators
     if isinstance(predictor, Predictor):
         return Model(path, predictor, held.estimator_)
-    return Model(path, from_model(held), held)
+    return Model(path, from_model(held, rows=_read_example(rows) if rows else None), held)
+
+
+def _read_example(source: Sequence[str]) -> Any:
+    """Return the first rows of some files, whose types decide how a pipeline computes; None if they have no types."""
+    from scurry.batch.files import arrow, find, open_fragment
+
+    try:
+        fragment = find(source)[0]
+        with open_fragment(fragment, n_rows_per_batch=_N_ROWS_PER_BATCH, columns=list, float_columns=()) as reader:
+            first = next(iter(reader.batches), None)
+            is_text = ".csv" in fragment.path.suffixes
+            return None if is_text or first is None else arrow().Table.from_batches([first], reader.schema)
+    except ScurryError:  # whoever reads all rows says what is wrong with some
+        return None
 
 
 def read_rows(source: Sequence[str], forest: Forest, label: str | None = None) -> tuple[Any, Any]:

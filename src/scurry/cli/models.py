@@ -89,7 +89,7 @@ def export_c(
     if check and rows is None:
         raise InputError("--check compares answers on rows: name some with --rows")
     with show_spinner(f"Reading {model.name}"):
-        read = read_model(model, trust_pickle=trust_pickle)
+        read = read_model(model, rows=None if rows is None else [rows], trust_pickle=trust_pickle)
         X = None if rows is None else read_rows([rows], read.forest)[0]
     with show_spinner("Comparing layouts"):
         written = to_c(

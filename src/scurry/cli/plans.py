@@ -132,7 +132,7 @@ def early_exit(
     from scurry.stopping import PRESETS
 
     with show_spinner(f"Reading {model.name}"):
-        forest = read_model(model, trust_pickle=trust_pickle).forest
+        forest = read_model(model, rows=rows, trust_pickle=trust_pickle).forest
     options: dict[str, Any] = {"max_disagreement": max_disagreement, "method": method, "random_state": seed}
     options["confidence"] = None if no_promise else confidence
     if promise is not None:
@@ -190,7 +190,7 @@ def anytime(
     from scurry import anytime
 
     with show_spinner(f"Reading {model.name}"):
-        forest = read_model(model, trust_pickle=trust_pickle).forest
+        forest = read_model(model, rows=rows, trust_pickle=trust_pickle).forest
     with show_spinner("Reading rows"):
         X, y = read_rows(rows, forest, label)
     with show_spinner(f"Ordering {int(forest.tree_depth.sum()):,} steps on {len(X):,} rows"):
@@ -243,7 +243,7 @@ def prune(
     if (output is None) != (max_cost is None):
         raise InputError("--max-cost and --output belong together; leave both out to see the available trade-offs")
     with show_spinner(f"Reading {model.name}"):
-        forest = read_model(model, trust_pickle=trust_pickle).forest
+        forest = read_model(model, rows=rows, trust_pickle=trust_pickle).forest
     with show_spinner("Reading rows"):
         X, y = read_rows(rows, forest, label)
     given = {} if costs is None else _read_costs(costs)
@@ -316,7 +316,7 @@ def compress(
     from scurry import compress
 
     with show_spinner(f"Reading {model.name}"):
-        forest = read_model(model, trust_pickle=trust_pickle).forest
+        forest = read_model(model, rows=rows, trust_pickle=trust_pickle).forest
     options: dict[str, Any] = {"max_bytes": max_bytes}
     if promise is not None:
         options["promise"] = _read_promise(promise, forest.classes, {"confidence": confidence})["promise"]

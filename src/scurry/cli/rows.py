@@ -138,7 +138,7 @@ def predict(
     if Path(output).suffix.lower() in _OTHER_TABLES:
         raise InputError(f"scores are written as Parquet; name a folder, or {Path(output).with_suffix('.parquet')}")
     with show_spinner(f"Reading {model.name}"):
-        predictor = read_model(model, trust_pickle=trust_pickle).predictor
+        predictor = read_model(model, rows=rows, trust_pickle=trust_pickle).predictor
     # `Predictor` would refuse them too, but only after rows were read, and once for each file.
     if (max_steps is not None or time_us is not None) and not predictor.plan.by_step:
         raise InputError(
@@ -264,7 +264,7 @@ def report(
     from scurry.report import write
 
     with show_spinner(f"Reading {model.name}"):
-        read = read_model(model, trust_pickle=trust_pickle)
+        read = read_model(model, rows=rows, trust_pickle=trust_pickle)
     with show_spinner("Reading rows"):
         X, y, queries = read_queries(rows, read.forest, label, groups)
     with show_spinner(f"Measuring on {len(X):,} rows"):
@@ -288,7 +288,7 @@ def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: T
     from scurry.timing import Runner, measure_laps, wrap_model
 
     with show_spinner(f"Reading {model.name}"):
-        read = read_model(model, trust_pickle=trust_pickle)
+        read = read_model(model, rows=rows, trust_pickle=trust_pickle)
     with show_spinner("Reading rows"):
         X, _ = read_rows(rows, read.forest)
     runners = [Runner("all trees", read.forest.predict)]

@@ -4,6 +4,7 @@ from scurry.forest.combinations import Combinations
 from scurry.forest.files.members import as_member
 from scurry.forest.forest import Forest
 from scurry.forest.front import Front, RawRows
+from scurry.forest.precisions import Block, ColumnTypes, RowTypes, float_type_of_arrays, is_number
 from scurry.forest.rows import (
     RowCall,
     as_rows,
@@ -28,7 +29,7 @@ from scurry.forest.structure import (
     score_step,
     score_threshold,
 )
-from scurry.forest.tables import CodedRows, Encoder, as_frame, count_rows, take_rows
+from scurry.forest.tables import CodedRows, Encoder, as_frame, count_rows, reader_of, take_rows
 from scurry.forest.tree_answers import first_true, neighbours
 from scurry.forest.trees import join_trees, mean_of_leaves
 from scurry.forest.wrappers import Averaged, Calibrated, Isolation, OneVsRest, Samme, Thresholded, Voted, Wrapper
@@ -41,8 +42,10 @@ __all__ = [
     "NODE_ARRAYS",
     "ZERO",
     "Averaged",
+    "Block",
     "Calibrated",
     "CodedRows",
+    "ColumnTypes",
     "Combinations",
     "Encoder",
     "Forest",
@@ -51,6 +54,7 @@ __all__ = [
     "OneVsRest",
     "RawRows",
     "RowCall",
+    "RowTypes",
     "Samme",
     "Thresholded",
     "Voted",
@@ -64,13 +68,16 @@ __all__ = [
     "decision_slack",
     "first_true",
     "float_columns",
+    "float_type_of_arrays",
     "in_blocks",
+    "is_number",
     "join_trees",
     "label_codes",
     "largest_scores",
     "leaf_scores",
     "mean_of_leaves",
     "neighbours",
+    "reader_of",
     "score_step",
     "score_threshold",
     "take_rows",

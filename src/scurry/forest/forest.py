@@ -234,7 +234,9 @@ class Forest(StoredForest):
         check_instance("categories", known, Mapping)
         self.categories = {operator.index(f): freeze(values, None, f"categories[{f}]") for f, values in known.items()}
         self.raw_rows, self.front, self.wrapper = raw_rows, front, wrapper
-        self.is_encoded = self.encode_numbers or front is not None
+        # Numbers of several types, read into one matrix, are no rows of one type.
+        is_mixed = raw_rows is not None and raw_rows.dtype not in (None, self.input_dtype)
+        self.is_encoded = self.encode_numbers or front is not None or is_mixed
 
     def _seal(self) -> None:
         self.__dict__["_is_sealed"] = True  # from here on nothing can be set

@@ -6,7 +6,7 @@ Steps that cannot be folded stay a `Front`, through which rows pass first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scurry import _core, skops
 from scurry.checks import check_choice, check_instance
 from scurry.errors import FormatError, InputError
+from scurry.forest.precisions import Block
 
 NA_UNKNOWN, NA_REFUSED = -1, -2
 _WHAT = "a front, the transformers that rows pass through first,"
@@ -28,12 +29,14 @@ class RawRows:
 
     Attributes
     ----------
-    dtype : {"float32", "float64"} or None
-        The only type of floats that rows may have, because the pipeline computes something else with others; None if
-        both give the same answers. Integers are computed with as float64.
+    dtype : {"float32", "float64", "mixed"} or None
+        The only type of floats that an array may have, because the pipeline computes something else with others; None
+        if both give the same answers, and "mixed" if the forest is exact for tables alone, in which types differ.
     wide_only : bool
         Whether integers of 8 and 16 bits and booleans are refused, because functions of numpy compute with them in
-        float16 and float32.
+        float16 and float32. Only read in files of earlier versions, which have no `blocks`.
+    blocks : tuple of Block
+        What the types of columns must be, so that the pipeline computes as it did when it was folded.
     takes_sparse : bool
         Whether a sparse matrix means the same as an array to the pipeline. It does not where its model takes absent
         entries for missing values.
@@ -68,10 +71,11 @@ class RawRows:
     missing_upto: Mapping[int, float] = field(default_factory=dict)
     na_codes: Mapping[int, int] = field(default_factory=dict)
     unread: tuple[int, ...] = ()
+    blocks: tuple[Block, ...] = ()
 
     def __post_init__(self) -> None:
         if self.dtype is not None:
-            check_choice("dtype", self.dtype, ("float32", "float64"))
+            check_choice("dtype", self.dtype, ("float32", "float64", "mixed"))
 
     def check(self, categories: Mapping[int, Any], n_features: int) -> None:
         """Check that the features that are named exist, and have categories or numbers."""
@@ -84,6 +88,8 @@ class RawRows:
             raise InputError(f"na_codes must be {NA_UNKNOWN} or {NA_REFUSED}")
         if any(feature in categories or not 0 <= feature < n_features for feature in self.unread):
             raise InputError("unread must be numbers of features that have no categories")
+        if any(max(block.columns) >= n_features for block in self.blocks):
+            raise InputError(f"blocks name features beyond the {n_features} that there are")
         for feature, limit in self.missing_upto.items():
             if feature in categories or not 0 <= feature < n_features or not np.isfinite(limit):
                 raise InputError(f"missing_upto has {limit} for feature {feature}, which has no such numbers")
@@ -105,26 +111,16 @@ class RawRows:
             limits[feature] = limit
         return limits
 
-    def refuse(self, dtype: Any, where: str) -> None:
-        """Raise if numbers of this numpy dtype would be computed with in another precision."""
-        if dtype.kind == "f":
-            is_exact = self.dtype is None or dtype == self.dtype
-        elif dtype.kind in "iub":
-            is_exact = self.dtype != "float32" and (dtype.itemsize >= 4 or not self.wide_only)
-        else:
-            return  # something else finds out what objects hold
-        if is_exact:
-            return
-        raise InputError(
-            f"{where} holds {dtype}, with which the pipeline computes in another precision than with {self.dtype}, for "
-            'which alone this forest is exact. Import it for your rows by scurry.from_model(pipeline, rows="float32") '
-            f'or rows="float64", or convert them to {self.dtype}, which may change the pipeline\'s own answers',
-            argument="X",
-        )
+    def rules(self, numeric: Iterable[int]) -> tuple[Block, ...]:
+        """Return what is asked of the types of features; `numeric` are those that hold no categories."""
+        if self.blocks or self.dtype is None:
+            return self.blocks
+        kind = "alone" if self.wide_only else "together"
+        return tuple(Block(kind, (at,), (self.dtype,)) for at in numeric)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields for the header of a file."""
-        stored = {
+        stored: dict[str, Any] = {
             "dtype": self.dtype,
             "missing_codes": {str(feature): code for feature, code in self.missing_codes.items()},
             "known_only": list(self.known_only),
@@ -134,6 +130,7 @@ class RawRows:
         stored |= {"takes_sparse": True} if self.takes_sparse else {}
         stored |= {"na_codes": {str(at): code for at, code in self.na_codes.items()}} if self.na_codes else {}
         stored |= {"unread": list(self.unread)} if self.unread else {}
+        stored |= {"blocks": [block.to_json() for block in self.blocks]} if self.blocks else {}
         limits = {str(feature): limit for feature, limit in self.missing_upto.items()}
         return stored | {"missing_upto": limits} if limits else stored
 
@@ -152,6 +149,7 @@ class RawRows:
                 limits,
                 {int(feature): int(code) for feature, code in stored.get("na_codes", {}).items()},
                 tuple(int(feature) for feature in stored.get("unread", ())),
+                tuple(Block.from_json(block) for block in stored.get("blocks", ())),
             )
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise FormatError("raw_rows must have dtype, missing_codes and known_only") from error
@@ -192,6 +190,8 @@ class Front:
 
     def __call__(self, X: Any) -> Any:
         """Return the rows as the trees read them: an array or a table."""
+        if type(X).__module__.startswith("pyarrow"):  # of which scikit-learn takes some, and refuses most
+            X = X.to_pandas()
         return dense(self.transformer.transform(X), self.sparse_zero)
 
     def rows(self, X: Any, read: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:

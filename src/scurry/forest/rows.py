@@ -255,7 +255,7 @@ def _from_array(forest: ForestFields, X: Any) -> NDArray[Any]:
     if array.shape[1] != forest.n_given:
         raise InputError(f"X has {array.shape[1]} columns, the model was trained on {forest.n_given} features")
     if forest.raw_rows is not None:
-        forest.raw_rows.refuse(array.dtype, "X")
+        reader_of(forest).check_types([array.dtype.name] * forest.n_given, "numpy")
     if array.dtype.kind == "U" and isinstance(X, list | tuple) and forest.categories:
         array = np.array(X, dtype=object).reshape(array.shape)  # numbers between texts stay numbers
     kind = array.dtype.kind

@@ -23,14 +23,10 @@ from scurry.checks import check_instance
 from scurry.errors import InputError, require_extra
 from scurry.forest.combinations import Combinations
 from scurry.forest.front import NA_REFUSED, NA_UNKNOWN, RawRows
+from scurry.forest.precisions import arrow_types, describe_refusal, suggest_types, type_name, with_nulls
 from scurry.forest.structure import ForestFields
 
 _MAX_LAYOUTS = 16  # kept per forest; a service has one or two
-_DTYPES = {"e": np.dtype("f2"), "f": np.dtype("f4"), "g": np.dtype("f8"), "b": np.dtype(bool)} | {
-    letter: np.dtype(name)
-    for letter, name in zip("cCsSiIlL", ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"), strict=True)
-}
-"""Types of numbers by Arrow's names."""
 _MISSING_BYTE = 255  # of rows that are bytes: a missing value, or no category
 _CODES_INSTEAD = "Codes of categories belong into a numpy array"
 _NO_CODES = "This model takes values of categories, not codes: pass a table, or an array of dtype object"
@@ -126,6 +122,7 @@ class TableReader:
         self._titles = [str(name) for name in forest.names]
         self._categories = dict(forest.categories)
         self._raw = RawRows() if forest.raw_rows is None else forest.raw_rows
+        self._rules = self._raw.rules(at for at in range(forest.n_given) if at not in forest.categories)
         self._refuses_na = [feature for feature, code in self._raw.na_codes.items() if code == NA_REFUSED]
         self.recipes = [self._recipe(feature) for feature in range(self._n_features)]
         # Only ever replaced as a whole or by single operations of a dict, so that threads need no lock.
@@ -171,6 +168,23 @@ class TableReader:
         rows = self._empty(len(columns[0]) if columns else 0)
         self._check(_core.read_columns(columns, self.recipes, rows, codes=codes))
         return self._check_categories(rows)
+
+    def check_types(self, types: Sequence[str], library: str) -> None:
+        """Raise if a pipeline computes with columns of these types in another way than this forest.
+
+        Parameters
+        ----------
+        types : sequence of str
+            One for each feature, as `type_name` has it.
+        library : str
+            The one whose table they are from; "numpy" for an array.
+        """
+        if not all(block.takes(types, library) for block in self._rules):
+            raise InputError(describe_refusal(self._rules, types, self._titles, library), argument="X")
+
+    def suggest_types(self) -> list[str]:
+        """Return types of numpy, one for each feature, that columns of numbers may have."""
+        return suggest_types(self._rules, [self._input_dtype] * self._n_features)
 
     def read_value(self, feature: int, given: Any) -> float:
         """Return one value of a feature as the forest compares it."""
@@ -233,12 +247,15 @@ class TableReader:
         if expected is not None:
             held = table.kinds
             self._compare(expected, [held[at] for at in order])
-        if self._raw.dtype is not None:
-            formats = table.formats
-            for feature, at in enumerate(order.tolist()):
-                self._refuse_dtype(feature, _DTYPES.get(formats[at]))
+        types, library, nulls_matter = [], type(X).__module__.split(".")[0], False
+        if self._rules:
+            formats = arrow_types(table.formats)
+            types = [formats[at] for at in order]
+            self.check_types(types, library)
+            # Integers with missing values are floats in pandas, and so for scikit-learn.
+            nulls_matter = not all(block.takes([with_nulls(name) for name in types], library) for block in self._rules)
         self._refuse_rounded(range(self._n_features))
-        if ranks is not None:
+        if ranks is not None and not nulls_matter:
             rows = self._empty(table.n_rows, ranks)
             failure = table.read(order, self.recipes, rows, ranks=ranks)
             if failure is None and not self._has_unknown(rows):
@@ -252,6 +269,10 @@ class TableReader:
             self._check(None if failure is None else (feature, *failure[1:]))
             order[feature] = -1  # done
         self._check(failure)
+        if nulls_matter:
+            for feature in np.flatnonzero(np.isnan(rows).any(axis=0)).tolist():
+                types[feature] = types[feature] if feature in self._categories else with_nulls(types[feature])
+            self.check_types(types, library)
         return self._check_categories(rows)
 
     def _read_pandas(self, frame: Any, expected: tuple[str, ...] | None, ranks: _core.ByteRanks | None) -> NDArray[Any]:
@@ -288,6 +309,8 @@ class TableReader:
         columns = [arrays[at] for at in order]
         self._refuse_rounded(range(self._n_features))
         readers = [self._column_reader(feature, column) for feature, column in enumerate(columns)]
+        if self._rules:
+            self.check_types([type_name(column.dtype) for column in columns], "pandas")
         layout = _Layout(
             order,
             [weakref.ref(column.dtype) if _is_categorical(column) else column.dtype for column in columns],
@@ -306,7 +329,6 @@ class TableReader:
                 self._check((feature, "no list", None))
             kind = _kind_of(column.dtype.categories.array)
             return _codes_of(column), self._translate(feature, column.dtype), kind
-        self._refuse_dtype(feature, getattr(column.dtype, "numpy_dtype", column.dtype))
         kind = _kind_of(column)
         if feature in self._raw.na_codes and kind == "text" and _has_na(column.dtype):
             recipe = self._recipe(feature, null_is_na=True)
@@ -345,10 +367,6 @@ class TableReader:
                     f"column {self._titles[feature]!r} has categories that are whole numbers of 2**53 or more, which "
                     "scikit-learn rounds in some tables and not in others; train on texts instead"
                 )
-
-    def _refuse_dtype(self, feature: int, dtype: Any) -> None:
-        if feature not in self._categories and isinstance(dtype, np.dtype):
-            self._raw.refuse(dtype, f"column {self._titles[feature]!r}")
 
     def _has_unknown(self, rows: NDArray[Any]) -> bool:
         """Return whether rows that are bytes hold unknown categories where the encoder of a pipeline refuses them."""
@@ -555,7 +573,8 @@ class Encoder:
 
     def __init__(self, forest: ForestFields, X: Any) -> None:
         check_instance("forest", forest, ForestFields, hint="; import a model with scurry.from_model(model)")
-        self._reader, self._coded = reader_of(forest), forest.encode_numbers
+        self._reader = reader_of(forest)
+        self._coded = forest.is_encoded if forest.front is None else forest.encode_numbers
         self._combinations = forest.front if isinstance(forest.front, Combinations) else None
         kinds = self._reader.kinds(X)
         if kinds is None:

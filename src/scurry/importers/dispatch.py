@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from scurry.checks import check_choice, check_flag, check_instance, check_output
 from scurry.errors import FormatError, InputError, ManyOutputsError, MissingDependencyError, UnsupportedModelError
-from scurry.forest import Forest, as_frame
+from scurry.forest import ColumnTypes, Forest, RowTypes
 from scurry.forest.files.storage import read_container
 
 _ACCEPTED = (
@@ -104,7 +104,7 @@ def from_model(
     *,
     feature_names: Sequence[str] | None = None,
     categories: Mapping[str, ArrayLike] | None = None,
-    rows: str | None = None,
+    rows: Any = None,
     output: int | None = None,
 ) -> Forest: ...
 
@@ -115,7 +115,7 @@ def from_model(
     *,
     feature_names: Sequence[str] | None = None,
     categories: Mapping[str, ArrayLike] | None = None,
-    rows: str | None = None,
+    rows: Any = None,
     output: Literal["all"],
 ) -> Outputs: ...
 
@@ -125,7 +125,7 @@ def from_model(
     *,
     feature_names: Sequence[str] | None = None,
     categories: Mapping[str, ArrayLike] | None = None,
-    rows: str | None = None,
+    rows: Any = None,
     output: int | Literal["all"] | None = None,
 ) -> Forest | Outputs:
     """Import a trained tree ensemble exactly.
@@ -146,9 +146,10 @@ def from_model(
     categories : mapping of str to array, optional
         For features trained on as codes: the values that codes 0, 1, … stand for. Columns may then hold the values.
         For categorical features of CatBoost, which keeps only their hashes: the values in the training table.
-    rows : {None, "float32", "float64"}
-        For a pipeline: the type of the floats in the rows to come, because transformers compute with each in its own
-        precision. None is float64, and float32 as well where that gives the same labels. Other rows are refused.
+    rows : table, array, "float32", "float64" or None
+        For a pipeline: rows like those to come, because the types of their columns decide in which precision its steps
+        compute; or the type of all floats. None is float64, and float32 as well where that gives the same labels. Rows
+        with which the pipeline computes in another precision are refused.
     output : int or "all", optional
         For a model with several targets: the number of the one that the forest predicts, or a forest for each.
 
@@ -168,8 +169,7 @@ def from_model(
     >>> bool((forest.predict(X) == model.predict(X)).all())
     True
     """
-    if rows is not None:
-        check_choice("rows", rows, ("float32", "float64"))
+    types = _read_types(rows)
     check_instance("categories", {} if categories is None else categories, Mapping)
     if isinstance(output, str):
         check_choice("output", output, ("all",))
@@ -179,8 +179,23 @@ def from_model(
             )
         )
     given = dict(categories or {})
-    forest = _import(model_or_path, given, rows, output)
+    forest = _import(model_or_path, given, types, output)
     return forest if feature_names is None and not given else _add_names(forest, feature_names, given)
+
+
+def _read_types(rows: Any) -> RowTypes:
+    if rows is None or isinstance(rows, ColumnTypes):
+        return rows
+    if isinstance(rows, str):
+        return check_choice("rows", rows, ("float32", "float64"))
+    types = ColumnTypes.of(rows)
+    if types is None:
+        raise InputError(
+            f'rows must be "float32", "float64", a table or an array, got {type(rows).__name__}; pass some rows, as '
+            "they will come",
+            argument="rows",
+        )
+    return types
 
 
 def _import_outputs(import_output: Callable[[int | None], Forest]) -> Outputs:
@@ -203,7 +218,7 @@ def _import_outputs(import_output: Callable[[int | None], Forest]) -> Outputs:
 
 
 def import_for(model: Any, X: Any) -> Forest:
-    """Import a model for rows like `X`: a pipeline is folded for float32 if that is what their floats are.
+    """Import a model for rows like `X`: a pipeline is folded for the types of their columns.
 
     Parameters
     ----------
@@ -223,18 +238,7 @@ def import_for(model: Any, X: Any) -> Forest:
     >>> import_for(pipeline, X).raw_rows.dtype
     'float32'
     """
-    forest = from_model(model)
-    is_for_wide = forest.raw_rows is not None and forest.raw_rows.dtype == "float64"
-    if not is_for_wide or isinstance(model, Forest) or not _has_narrow_floats(X):
-        return forest
-    return from_model(model, rows="float32")
-
-
-def _has_narrow_floats(X: Any) -> bool:
-    frame = as_frame(X)
-    if frame is None:
-        return bool(getattr(X, "dtype", None) == np.float32)
-    return {str(dtype) for dtype in frame.schema.values() if dtype.is_float()} == {"Float32"}
+    return from_model(model, rows=ColumnTypes.of(X))
 
 
 def _add_names(forest: Forest, feature_names: Sequence[str] | None, categories: Mapping[str, ArrayLike]) -> Forest:
@@ -251,14 +255,17 @@ def _add_names(forest: Forest, feature_names: Sequence[str] | None, categories: 
 
 
 def _import(
-    model_or_path: Any, categories: dict[str, ArrayLike], rows: str | None = None, output: int | None = None
+    model_or_path: Any,
+    categories: dict[str, ArrayLike],
+    rows: RowTypes = None,
+    output: int | None = None,
 ) -> Forest:
     """Import a model; an importer that needs `categories` to read it removes them."""
     if isinstance(model_or_path, Forest):
         check_output(output, 1, "Forest")
         return model_or_path
     if isinstance(model_or_path, str | os.PathLike):
-        return _from_file(os.fspath(model_or_path), categories, output)
+        return _from_file(os.fspath(model_or_path), categories, rows, output)
     if hasattr(type(model_or_path), "__scurry_forest__"):
         check_output(output, 1, type(model_or_path).__name__)
         own: Forest = model_or_path.__scurry_forest__()
@@ -296,7 +303,7 @@ def _import(
     raise UnsupportedModelError(f"cannot import a {type(model_or_path).__name__}; accepted are {_ACCEPTED}")
 
 
-def _from_sklearn(model: Any, categories: dict[str, ArrayLike], rows: str | None, output: int | None) -> Forest:
+def _from_sklearn(model: Any, categories: dict[str, ArrayLike], rows: RowTypes, output: int | None) -> Forest:
     """Import a model, pipeline or wrapper of scikit-learn. What it holds may be of another framework."""
     from scurry.importers import sklearn
 
@@ -318,9 +325,11 @@ def _from_sklearn(model: Any, categories: dict[str, ArrayLike], rows: str | None
     return sklearn.import_model(inner, output) if inner is model else _import(inner, categories, rows, output)
 
 
-def _from_skops(path: str, estimator: Any, categories: dict[str, ArrayLike], output: int | None) -> Forest:
+def _from_skops(
+    path: str, estimator: Any, categories: dict[str, ArrayLike], rows: RowTypes, output: int | None
+) -> Forest:
     try:
-        return _import(estimator, categories, None, output)
+        return _import(estimator, categories, rows, output)
     except (UnsupportedModelError, MissingDependencyError):
         raise
     # A file may lack any attribute of an estimator, or give it any value.
@@ -335,7 +344,7 @@ def _looks_like_onnx(head: bytes) -> bool:
     return len(head) > 2 and head[0] == 0x08 and head[1] < 0x20 and head[2] in b"\x12\x1a\x22\x28\x32\x3a\x42"
 
 
-def _from_file(path: str, categories: dict[str, ArrayLike], output: int | None) -> Forest:
+def _from_file(path: str, categories: dict[str, ArrayLike], rows: RowTypes, output: int | None) -> Forest:
     from scurry.importers import treelite, ydf
 
     if ydf.is_folder(path):
@@ -350,7 +359,7 @@ def _from_file(path: str, categories: dict[str, ArrayLike], output: int | None) 
         from scurry.importers import skops
 
         if skops.holds_estimator(path):
-            return _from_skops(path, skops.load_estimator(path), categories, output)
+            return _from_skops(path, skops.load_estimator(path), categories, rows, output)
         return Forest.from_container(read_container(path))
     if path.endswith(".onnx") or _looks_like_onnx(head):
         from scurry.importers import onnx

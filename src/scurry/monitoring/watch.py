@@ -687,4 +687,4 @@ def _row_dtype(predictor: Predictor) -> str:
     raw = predictor.forest.raw_rows
     if raw is None:
         return predictor.forest.input_dtype
-    return "float64" if raw.dtype is None else raw.dtype
+    return "float64" if raw.dtype is None else predictor.forest.input_dtype

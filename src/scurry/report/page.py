@@ -27,7 +27,7 @@ from scurry.checks import check_instance
 from scurry.errors import InputError, OutputError, UnsupportedModelError
 from scurry.forest import Forest
 from scurry.formatting import format_number, format_percent, format_seconds, format_share
-from scurry.importers import from_model
+from scurry.importers import import_for
 from scurry.monitoring import Watch
 from scurry.predictor import Predictor
 from scurry.promises import GroupTest
@@ -115,7 +115,7 @@ def write(
     if hasattr(subject, "predictor_"):
         # An estimator; not named here, because it needs scikit-learn and a page does not.
         subject, original, max_cost = _look_inside(subject, model, max_cost)
-    full, name = _find_full_model(subject, original)
+    full, name = _find_full_model(subject, original, X_test)
     _check_groups(subject, groups)
     test = TestRows(full, X_test, y_test, name, groups=groups, promise=getattr(subject, "promise", None))
     story = _tell(subject, test, max_cost, currency)
@@ -176,12 +176,12 @@ def _check_groups(subject: Any, groups: Any) -> None:
         )
 
 
-def _find_full_model(subject: Predictor | Forest | PruningPath | Offers, original: Any) -> tuple[Forest, str]:
+def _find_full_model(subject: Predictor | Forest | PruningPath | Offers, original: Any, X: Any) -> tuple[Forest, str]:
     """Return what answers are compared with, and what to call it."""
     match subject:
         case Predictor() if prunings.is_about_costs(subject) or prunings.is_compressed(subject):
             try:
-                forest = None if original is None else from_model(original)
+                forest = None if original is None else import_for(original, X)
             except UnsupportedModelError:
                 forest = None  # it can still be timed
             if forest is None:

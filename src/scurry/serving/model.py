@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from scurry.checks import check_count
 from scurry.errors import InputError
-from scurry.forest import CodedRows, Combinations, Forest, RawRows, as_rows
+from scurry.forest import CodedRows, Combinations, Forest, RawRows, as_rows, reader_of
 from scurry.monitoring import Watch
 from scurry.predictor import Predictor
 from scurry.runners.runner import STOP_REASONS, Run
@@ -312,6 +312,7 @@ _DTYPES = (
     | {"FP32": np.dtype(np.float32), "FP64": np.dtype(np.float64)}
 )
 DATATYPES = (*_DTYPES, "BYTES")
+_NAMES = {dtype.name: name for name, dtype in _DTYPES.items()}
 # The types that json makes of valid data. null is a missing value.
 _HELD: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float}, "BYTES": {str}}
 _DATATYPE_OF_KIND = {"b": "BOOL", "i": "INT64", "u": "UINT64", "f": "FP64"}
@@ -489,9 +490,11 @@ class ServedModel:
         if self._names is None:
             inputs = [{"name": "rows", "datatype": number, "shape": [-1, self.forest.n_given]}]
         else:
-            datatypes = {feature: column.datatype for feature, column in self._categories.items()}
+            types = reader_of(self.forest).suggest_types()
+            datatypes = {feature: _NAMES[name] for feature, name in enumerate(types)}
+            datatypes |= {feature: column.datatype for feature, column in self._categories.items()}
             inputs = [
-                {"name": name, "datatype": datatypes.get(feature, number), "shape": [-1]}
+                {"name": name, "datatype": datatypes[feature], "shape": [-1]}
                 for feature, name in enumerate(self._names)
             ]
         wide = {
@@ -566,17 +569,21 @@ class ServedModel:
                 raise InputError(f"input {tensor.name!r} must have the shape [{n_rows}], got {list(tensor.shape)}")
         matrix = np.empty((n_rows, len(chosen)), self.forest.input_dtype, order="F")
         n_unknown: Counter[str] = Counter()
+        types = ["object"] * len(chosen)
         for feature, tensor in enumerate(chosen):
             column = self._categories.get(feature)
+            if tensor.datatype != "BYTES":
+                types[feature] = _DTYPES[tensor.datatype].name
             if column is not None:
                 matrix[:, feature], n_unknown[column.name] = column.encode(tensor)
             elif tensor.datatype == "BYTES":
                 raise InputError(f"input {tensor.name!r} has datatype BYTES, but the column holds numbers")
             else:
-                if self.forest.raw_rows is not None:
-                    self.forest.raw_rows.refuse(tensor.numbers().dtype, f"input {tensor.name!r}")
+                numbers = tensor.numbers()
+                types[feature] = numbers.dtype.name
                 with np.errstate(over="ignore"):
-                    matrix[:, feature] = tensor.numbers()
+                    matrix[:, feature] = numbers
+        reader_of(self.forest).check_types(types, "tensors")
         if isinstance(self.forest.front, Combinations):
             matrix = self.forest.front.extend(matrix)
         return Rows(matrix.view(CodedRows) if self.forest.is_encoded else matrix, +n_unknown)

@@ -28,7 +28,7 @@ from scurry.checks import Progress, check_count, check_number, check_numbers, ch
 from scurry.errors import InfeasibleError, InputError, require_extra, warn
 from scurry.forest import Forest, as_rows, count_rows, take_rows
 from scurry.formatting import format_number
-from scurry.importers import from_model
+from scurry.importers import from_model, import_for
 from scurry.predictor import Predictor
 from scurry.promises import (
     Accuracy,
@@ -236,7 +236,7 @@ def cascade(
     >>> both.run(X[3000:]).share_passed_on < 0.6
     True
     """
-    candidates = _read_models(cheap)
+    candidates = _read_models(cheap, X_cal)
     asked = _check_promise(read_promise(promise, candidates[0].predictor.forest.classes), candidates)
     size = None if batch_size is None else check_count("batch_size", batch_size)
     model = Expensive(expensive)
@@ -378,13 +378,13 @@ def _check_promise(promise: Promise | None, candidates: list[_Candidate]) -> Pro
     return asked
 
 
-def _read_models(cheap: Any) -> list[_Candidate]:
+def _read_models(cheap: Any, X: Any) -> list[_Candidate]:
     models = list(cheap) if isinstance(cheap, list | tuple) else [cheap]
     if not models:
         raise InputError("cheap must name at least one model", argument="cheap")
     found = []
     for model in models:
-        predictor = model if isinstance(model, Predictor) else Predictor.full(from_model(model))
+        predictor = model if isinstance(model, Predictor) else Predictor.full(import_for(model, X))
         forest = predictor.forest
         if predictor.plan.by_step or predictor.plan.ranks_groups:
             raise InputError("cheap must not be a predictor with a budget or one for queries", argument="cheap")

@@ -26,7 +26,7 @@ def source_of(*steps):
 
 
 def test_categories_missing_and_unknown_values():
-    cells = find_cells(source_of(OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-2)), "float64")
+    cells = find_cells(source_of(OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-2)), ["float64"] * 2)
     town, size = cells.columns[0], cells.columns[1]
     assert town.values == ["Bern", "Oslo", "Rome"]
     assert size.values == [1.0, 2.0, 5.0]
@@ -38,7 +38,7 @@ def test_categories_missing_and_unknown_values():
 
 
 def test_unknown_values_that_are_refused():
-    cells = find_cells(source_of(OneHotEncoder()), "float64")
+    cells = find_cells(source_of(OneHotEncoder()), ["float64"] * 2)
     assert cells.columns[0].unknown is None
     assert cells.columns[0].missing_code == 3
     assert cells.columns[1].missing_code is None  # the column had none, and the encoder refuses them
@@ -64,10 +64,10 @@ def test_a_text_that_an_imputer_replaces_is_a_category_too():
 
 def test_a_column_of_numbers_that_is_also_read_as_numbers_has_no_cells():
     steps = ColumnTransformer([("a", OneHotEncoder(handle_unknown="ignore"), [1]), ("b", "passthrough", [1])])
-    assert find_cells(source_of(steps), "float64").columns == {}
+    assert find_cells(source_of(steps), ["float64"] * 2).columns == {}
     texts = [Trace(0, by_category=True, values=("Rome",)), Trace(0)]
     with pytest.raises(CannotFoldError, match="column of texts is encoded, and also passed on"):
-        find_cells(Source(lambda X: X, texts, None, 1, source_of(steps).forest, 0.0, False), "float64")
+        find_cells(Source(lambda X: X, texts, None, 1, source_of(steps).forest, 0.0, False), ["float64"])
 
 
 def test_goes_left_is_what_the_forest_does():

@@ -135,13 +135,16 @@ def test_rows_of_another_precision():
     assert (wide.predict(rows.astype(np.float64)) == pipeline.predict(rows.astype(np.float64))).all()
     assert (wide.predict(np.rint(rows).astype(np.int64)) == pipeline.predict(np.rint(rows).astype(np.int64))).all()
     names = ["a", "b", "c"]
-    for table in (rows, pl.DataFrame(rows, schema=names), pd.DataFrame(rows, columns=names)):
-        with pytest.raises(InputError, match=r"holds float32.*rows=\"float32\""):
+    of_polars = pl.DataFrame(rows, schema=names)  # which scikit-learn itself converts to float64
+    assert (wide.predict(of_polars) == pipeline.predict(of_polars)).all()
+    for table in (rows, of_polars.to_arrow(), pd.DataFrame(rows, columns=names)):
+        with pytest.raises(InputError, match=r"holds float32.*\(float32\).*made for \(float64\).*rows=X"):
             wide.predict(table)
     with pytest.raises(InputError, match="holds float64"):
         narrow.predict(rows.astype(np.float64))
-    with pytest.raises(InputError, match="rows must be"):
-        scurry.from_model(pipeline, rows="int8")
+    for wrong in ("int8", [[1.0, 2.0, 3.0]], 7):
+        with pytest.raises(InputError, match="rows must be"):
+            scurry.from_model(pipeline, rows=wrong)
 
 
 def test_functions_of_numpy_compute_with_small_integers_in_low_precision():

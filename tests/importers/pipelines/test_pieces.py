@@ -31,9 +31,10 @@ def rewrite(changes, starts, missing, features):
         np.array(starts),
         [np.array(sorted(keys), np.int64) for keys in changes],
         np.array(missing),
+        ["float64", "float64"],
     )
     source = Source(lambda X: X, [Trace(feature) for feature in features], None, 2, forest, 0.0, False)
-    return Rewriter(source, Cells({}, None), questions, "float64").forest()
+    return Rewriter(source, Cells({}, None), questions).forest()
 
 
 def expected_value(changes, starts, missing, features, row):

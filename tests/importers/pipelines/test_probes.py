@@ -33,7 +33,7 @@ def test_keys_come_back(number):
 @pytest.mark.parametrize("sign", [1, -1])
 def test_bisection_finds_the_last_float(dtype, sign):
     """One tenth of it is at most a threshold: checked against the neighbours, which are computed directly."""
-    probe = Probe(lambda X: sign * (X / X.dtype.type(10)), None, 2, {}, False, dtype)
+    probe = Probe(lambda X: sign * (X / X.dtype.type(10)), None, 2, {}, False, [dtype] * 2)
     thresholds = np.array([0.3, -7.0, 1e-310 if dtype == "float64" else 1e-44, 0.0, 12345.678])
     column = np.array([0, 1, 0, 1, 0])
     low, high = (np.full(5, keys_of(np.array([end], dtype))[0]) for end in (-np.inf, np.inf))
@@ -53,7 +53,7 @@ def test_limits_are_the_numbers_that_are_taken():
             raise ValueError
         return X
 
-    low, high = Probe(positive_only, None, 1, {}, False, "float64").limits(0)
+    low, high = Probe(positive_only, None, 1, {}, False, ["float64"]).limits(0)
     assert values_of(np.array([low]), "float64")[0] == np.nextafter(0.25, 1)
     assert values_of(np.array([high]), "float64")[0] == np.finfo(np.float64).max
 
@@ -63,4 +63,4 @@ def test_transformers_that_take_nothing():
         raise ValueError
 
     with pytest.raises(CannotFoldError, match="refuse every ordinary number"):
-        Probe(nothing, None, 1, {}, False, "float64")
+        Probe(nothing, None, 1, {}, False, ["float64"])

@@ -28,7 +28,7 @@ from scurry.export.comparisons import INPUTS, check_integers
 from scurry.export.lowered import LAYOUTS, Layout, Lowered, lower
 from scurry.export.replay import in_percent, measure_agreement, measure_error, measure_kept, run_trees, walk_steps
 from scurry.forest import Forest, as_rows
-from scurry.importers import from_model
+from scurry.importers import import_for
 from scurry.predictor import Predictor
 from scurry.promises import Labels, SizeMeasurement, Values
 from scurry.version import read_version
@@ -496,7 +496,7 @@ def to_c(
     """
     check_name(name)
     if not isinstance(pred, Predictor):
-        pred = Predictor.full(pred if isinstance(pred, Forest) else from_model(pred))
+        pred = Predictor.full(pred if isinstance(pred, Forest) else import_for(pred, X_cal))
     pred = _spell_out(pred)
     if flash_budget is not None:
         check_number("flash_budget", flash_budget, above=0)

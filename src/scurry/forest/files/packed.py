@@ -152,10 +152,10 @@ class Values:
             return about, arrays | {"leaf_table": rows}
         return about, arrays | {"leaf_table": rows[first], "leaf_id": _core.pack_bits(ids, width)}
 
-    def table_values(self) -> FloatArray:
-        """Return the values of distinct leaves, shape (n_rows, n_columns)."""
-        table = np.ascontiguousarray(self._table, np.float64)
-        return table / table.sum(axis=1, keepdims=True) if self._are_counts else table
+    @property
+    def parts(self) -> dict[str, Any]:
+        """The table of distinct leaves as the native core reads it."""
+        return {"leaf_table": self._table, "are_counts": self._are_counts}
 
     def expand(self, shape: Shape, rows: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
         """Return value and cover of each node; `rows` are those of the leaves in the table, in level order."""
@@ -472,19 +472,12 @@ class Packed:
         """What `pack` returned when the file was written."""
         return {"layout": "packed", "packed": self.about}, self.arrays
 
-    def entries(self) -> Arrays:
-        """Return the arrays from which the engine is lowered: rows of distinct leaves, and then of distinct splits."""
+    def entries(self) -> dict[str, Any]:
+        """Return the arrays from which the engine is lowered: distinct leaves, and splits as the file has them."""
         self.native  # noqa: B018 (checked before anything is made of it)
-        table, splits = self.values.table_values(), self._read_splits()
-        n_leaves, n_splits = len(table), len(splits["feature"])
-        is_split = np.repeat([False, True], [n_leaves, n_splits])
-        found = {"value": table, "left": np.where(is_split, np.int32(0), np.int32(-1))}
-        found["right"] = found["left"]
-        for name in _OF_LEAVES:
-            column: NDArray[Any] = np.zeros(n_leaves + n_splits, NODE_ARRAYS[name])
-            column[n_leaves:] = splits[name]
-            found[name] = column
-        return found | self.fixed
+        names = ("feature_used", "feature_splits", "first_threshold", *_THRESHOLDS)
+        packed = {name: self.arrays[name] for name in names}
+        return packed | self._read_splits(check_only=True) | self.values.parts | self.fixed
 
     def lowered(self, fields: Mapping[str, Any]) -> Arrays | None:
         """Return the parts of the engine in the file, if it has one that was made of this forest."""

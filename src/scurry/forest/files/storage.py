@@ -135,6 +135,8 @@ class Container:
         start = np.frombuffer(self._mapping, np.uint8).ctypes.data
         for name in names:
             array = self._arrays[name]
+            if array.nbytes < _MAPPED_FROM:  # the time that it takes would be worth more
+                continue
             first = -((start - array.ctypes.data) // mmap.PAGESIZE) * mmap.PAGESIZE
             last = (array.ctypes.data - start + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
             if 0 <= first < last <= len(self._mapping):  # else it is smaller than a page, or a copy
@@ -446,8 +448,8 @@ def _array(name: str, data: memoryview) -> NDArray[Any]:
     n_bytes = len(data) - header.end()
     if math.prod(shape) * dtype.itemsize != n_bytes:
         raise FormatError(f"array {name!r} claims shape {shape} but has {n_bytes} bytes")
-    # A header of odd length leaves the array at an odd address.
-    return np.require(np.frombuffer(data, dtype=dtype, offset=header.end()).reshape(shape), requirements="A")
+    array = np.frombuffer(data, dtype=dtype, offset=header.end()).reshape(shape)
+    return array if array.flags.aligned else array.copy()  # a header of odd length leaves it at an odd address
 
 
 def pack_values(values: NDArray[Any]) -> dict[str, Any]:

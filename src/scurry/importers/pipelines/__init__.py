@@ -7,7 +7,7 @@ stay a `scurry.forest.Front`, through which rows pass first.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from scurry.errors import UnsupportedModelError
-from scurry.forest import Combinations, Forest, Front
+from scurry.forest import ColumnTypes, Combinations, Forest, Front, RowTypes, float_type_of_arrays, is_number
+from scurry.importers.pipelines.blocks import Blocks, choose_types, number_features
 from scurry.importers.pipelines.cells import Source
 from scurry.importers.pipelines.fold import fold_source, same_answers
 from scurry.importers.pipelines.traces import CannotFoldError, Trace, trace
@@ -26,14 +27,15 @@ from scurry.importers.wrappers import import_wrapper
 __all__ = ["import_pipeline"]
 
 
-def import_pipeline(pipeline: Any, rows: str | None, import_model: Callable[[Any], Forest]) -> Forest:
+def import_pipeline(pipeline: Any, rows: RowTypes, import_model: Callable[[Any], Forest]) -> Forest:
     """Import a fitted pipeline.
 
     Parameters
     ----------
     pipeline : Pipeline
-    rows : {"float32", "float64"} or None
-        The type of the floats in rows to come; None is float64, and float32 too where that makes no difference.
+    rows : ColumnTypes, {"float32", "float64"} or None
+        The types of the columns of rows to come, or that of all their floats; None is float64, and float32 too where
+        that makes no difference.
     import_model : callable
         Imports the last step.
 
@@ -84,7 +86,7 @@ def import_pipeline(pipeline: Any, rows: str | None, import_model: Callable[[Any
 
 
 def _fold_into_members(
-    changing: list[tuple[str, Any]], wrapper: Any, rows: str | None, import_model: Callable[[Any], Forest]
+    changing: list[tuple[str, Any]], wrapper: Any, rows: RowTypes, import_model: Callable[[Any], Forest]
 ) -> Forest:
     """Return a wrapper around pipelines, which a pipeline in front of a wrapper is."""
 
@@ -116,7 +118,7 @@ def _passes_through(step: Any) -> bool:
     return step is None or (isinstance(step, str) and step == "passthrough")
 
 
-def _fold(transformer: Any, model: Any, forest: Forest, rows: str | None, sparse_zero: float) -> Forest:
+def _fold(transformer: Any, model: Any, forest: Forest, rows: RowTypes, sparse_zero: float) -> Forest:
     first = transformer.steps[0][1]
     names = getattr(first, "feature_names_in_", None)
     n_columns = getattr(first, "n_features_in_", None)
@@ -134,16 +136,77 @@ def _fold(transformer: Any, model: Any, forest: Forest, rows: str | None, sparse
         _refuses_nan(model, forest),
         [one for one in dropped if one.by_category],
     )
-    wide_only = any(one.by_function for one in traces)
-    folded = fold_source(source, rows or "float64")
+    blocks = Blocks.of(transformer, n_columns, forest.integer_dtype != forest.input_dtype)
+    return _fold_for(replace(source, typed=blocks.typed), blocks, rows)
+
+
+def _fold_for(source: Source, blocks: Blocks, rows: RowTypes) -> Forest:
+    """Return the forest that is exact for rows of certain types, and for all with which the steps compute the same."""
+    types, library = [rows if isinstance(rows, str) else "float64"] * source.n_columns, ""
+    if isinstance(rows, ColumnTypes):
+        types, library = rows.select(source.names, source.n_columns), rows.library
+    dtypes, accepted = choose_types(blocks, types, library)
+    if isinstance(rows, ColumnTypes):
+        _try_example(source, rows, types, dtypes)
+    wide = ["float64"] * source.n_columns
+    by_floats = {block.accepts[0] for block in accepted} <= {"float32", "float64", "floats"}
+    folded = None
+    if not isinstance(rows, str) and by_floats and not blocks.is_joined:
+        folded = fold_source(source, wide)
+        if blocks.typed and _is_same_for_float32(source, folded, blocks.typed):
+            both = [replace(one, accepts=("float32", "float64")) for one in accepted if one.kind != "integers"]
+            accepted = [one for one in accepted if one.kind == "integers"] + both
+            dtypes = wide
+    if folded is None or dtypes != wide:
+        folded = fold_source(source, dtypes)
     assert folded.raw_rows is not None
-    exact = folded.raw_rows.dtype
-    if rows is None and not wide_only and same_answers(folded, fold_source(source, "float32")):
-        exact = None
-    takes_sparse = sparse_zero == 0
-    return folded.replace(
-        raw_rows=replace(folded.raw_rows, dtype=exact, wide_only=wide_only, takes_sparse=takes_sparse)
+    features = number_features(accepted, source.columns)
+    raw_rows = replace(
+        folded.raw_rows,
+        dtype=float_type_of_arrays(features),
+        wide_only=any(block.kind in ("alone", "joined") for block in features),
+        takes_sparse=source.sparse_zero == 0,
+        blocks=features,
     )
+    return folded.replace(raw_rows=raw_rows)
+
+
+def _is_same_for_float32(source: Source, folded: Forest, typed: frozenset[int]) -> bool:
+    """Return whether a forest that was folded for float64 has the same answers if steps compute in float32."""
+    narrow = ["float32" if at in typed else "float64" for at in range(source.n_columns)]
+    try:
+        other = fold_source(source, narrow)
+    except (CannotFoldError, ValueError):  # a step refuses some numbers of float32
+        return False
+    return same_answers(folded, other, [at for at, raw in enumerate(source.columns) if raw in typed])
+
+
+def _try_example(source: Source, rows: ColumnTypes, types: list[str], dtypes: list[str]) -> None:
+    """Compare what the steps make of some rows in their own types, and in those that are asked for instead."""
+    if rows.example is None:
+        return
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            expected = source.rows(rows.example)
+            given = source.rows(_convert(rows, source.names, types, dtypes))
+    except Exception:  # the pipeline may refuse these rows, which says nothing about their types
+        return
+    if not np.array_equal(expected, given, equal_nan=True):
+        raise CannotFoldError("a step computes with these columns in another way than scurry knows of scikit-learn")
+
+
+def _convert(rows: ColumnTypes, names: Sequence[str] | None, types: list[str], dtypes: list[str]) -> Any:
+    table = rows.example if rows.library != "polars" else rows.example.to_pandas()
+    changed = {at: dtype for at, dtype in enumerate(dtypes) if is_number(types[at]) and types[at] != dtype}
+    if rows.library == "numpy":
+        if len(set(dtypes)) == 1:
+            return table.astype(dtypes[0]) if changed else table
+        import pandas as pd
+
+        return pd.DataFrame(table).astype(changed)
+    columns = table.columns if names is None else names
+    return table.astype({columns[at]: dtype for at, dtype in changed.items()})
 
 
 def _refuses_nan(model: Any, forest: Forest) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,8 @@ class Source:
         Whether the model raises an error where an output is NaN.
     dropped : sequence of Trace
         Of outputs of encoders that a selector drops.
+    typed : frozenset of int
+        Raw columns whose types decide in which precision steps compute with others.
     """
 
     transform: Stage
@@ -45,6 +47,15 @@ class Source:
     sparse_zero: float
     refuses_nan: bool
     dropped: Sequence[Trace] = ()
+    typed: frozenset[int] = frozenset()
+
+    @property
+    def columns(self) -> list[int]:
+        """The raw columns that are features of the folded forest."""
+        # Without names columns are taken by position, so that all must be there.
+        if self.names is None:
+            return list(range(self.n_columns))
+        return sorted({one.source for one in self.traces} | self.typed)
 
     def rows(self, X: Any) -> NDArray[Any]:
         """Return the outputs for a raw table, as the forest compares them."""
@@ -91,15 +102,15 @@ class Cells:
     probe: Probe
 
 
-def find_cells(source: Source, dtype: str) -> Cells:
+def find_cells(source: Source, dtypes: Sequence[str]) -> Cells:
     """Return the columns that nothing but encoders read, with what the transformer makes of their categories."""
     listed = _listed_values([*source.traces, *source.dropped])
-    texts = {at: any(isinstance(value, str) for value in values) for at, values in listed.items()}
     examples = {at: values[0] for at, values in listed.items()}
-    probe = Probe(source.rows, source.names, source.n_columns, examples, any(texts.values()), dtype)
+    has_texts = any(isinstance(value, str) for values in listed.values() for value in values)
+    probe = Probe(source.rows, source.names, source.n_columns, examples, has_texts, dtypes)
     if source.names is not None:  # without names, columns are taken by position, and those that are dropped are there
         listed = {at: listed[at] for at in listed if at in {one.source for one in source.traces}}
-    return Cells({at: _probe_column(probe, at, values, texts[at]) for at, values in listed.items()}, probe)
+    return Cells(_probe_columns(source.traces, probe, listed), probe)
 
 
 def _listed_values(traces: Sequence[Trace]) -> dict[int, list[Any]]:
@@ -124,46 +135,85 @@ def _listed_values(traces: Sequence[Trace]) -> dict[int, list[Any]]:
     return listed
 
 
-def _probe_column(probe: Probe, at: int, values: list[Any], is_text: bool) -> Column:
-    def ask(value: Any) -> NDArray[Any] | None:
-        cell = np.empty(1, object if is_text else np.float64)
-        cell[0] = value
-        return probe.ask({at: cell})[0] if probe.works(at, cell) else None
+def _probe_columns(traces: Sequence[Trace], probe: Probe, listed: Mapping[int, list[Any]]) -> dict[int, Column]:
+    """Return the cells of all columns, asked for at once: an output depends on one column, whatever the others hold."""
+    texts = {at for at, values in listed.items() if any(isinstance(value, str) for value in values)}
+    dtypes = {at: np.dtype(object if at in texts else probe.dtypes[at]) for at in listed}
+    floats = {at: np.nan for at in listed if dtypes[at].kind not in "iub"}  # integers are never missing
+    missing = _ask_special(probe, dtypes, floats)
+    none = _ask_special(probe, dtypes, dict.fromkeys(texts))
+    unknown = _ask_special(probe, dtypes, {at: _no_category(values, dtypes[at]) for at, values in listed.items()})
+    na = _ask_special(probe, dtypes, _na_of(texts))
 
-    missing, none, unknown = ask(np.nan), ask(None) if is_text else None, ask(_no_category(values, is_text))
+    def same(at: int, one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
+        if one is None or other is None:
+            return False
+        own = [output for output, trace in enumerate(traces) if trace.source == at]
+        return np.array_equal(one[own], other[own], equal_nan=True)
+
+    def na_code(at: int) -> int | None:
+        if at not in texts or at not in na:
+            return None
+        if na[at] is None:
+            return NA_UNKNOWN if unknown[at] is None else NA_REFUSED
+        if same(at, na[at], unknown[at]):
+            return NA_UNKNOWN
+        if same(at, na[at], missing[at]):
+            return None
+        raise CannotFoldError("pandas' NA is a category of its own")
+
     # The codes of a set are bits, so None is only listed where it is something else than an unknown value.
-    if none is not None and (unknown is None or not np.array_equal(none, unknown, equal_nan=True)):
-        values = [*values, None]
-    cells = np.empty(len(values), object if is_text else np.float64)
+    is_listed = {at for at in texts if none[at] is not None and not same(at, none[at], unknown[at])}
+    values = {at: [*known, None] if at in is_listed else known for at, known in listed.items()}
+    outputs = (
+        probe.ask({at: _column(known, dtypes[at]) for at, known in values.items()}) if values else np.empty((0, 0))
+    )
+    columns = {}
+    for at, known in values.items():
+        own, last = outputs[: len(known)], missing.get(at)
+        own = own if last is None else np.concatenate([own, last[None]])
+        columns[at] = Column(known, own, unknown[at], na_code(at))
+    return columns
+
+
+def _column(values: Sequence[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    cells = np.empty(len(values), dtype)
     cells[:] = values
-    outputs = probe.ask({at: cells})
-    if missing is not None:
-        outputs = np.concatenate([outputs, missing[None]])
-    return Column(values, outputs, unknown, _na_code(ask, missing, unknown) if is_text else None)
+    return cells
 
 
-def _na_code(
-    ask: Callable[[Any], NDArray[Any] | None], missing: NDArray[Any] | None, unknown: NDArray[Any] | None
-) -> int | None:
-    """Return what pandas' NA is to the steps; None if it is a missing value."""
+def _na_of(texts: Collection[int]) -> dict[int, Any]:
+    """Return pandas' NA for each column of texts; nothing without pandas, because then no row holds one."""
     try:
         import pandas as pd
-    except ImportError:  # then no row holds one
-        return None
-    na = ask(pd.NA)
-    if na is None:
-        return NA_UNKNOWN if unknown is None else NA_REFUSED
-    if unknown is not None and np.array_equal(na, unknown, equal_nan=True):
-        return NA_UNKNOWN
-    if missing is not None and np.array_equal(na, missing, equal_nan=True):
-        return None
-    raise CannotFoldError("pandas' NA is a category of its own")
+    except ImportError:
+        return {}
+    return dict.fromkeys(texts, pd.NA)
 
 
-def _no_category(values: Sequence[Any], is_text: bool) -> Any:
-    if is_text:
+def _ask_special(
+    probe: Probe, dtypes: Mapping[int, np.dtype[Any]], given: Mapping[int, Any]
+) -> dict[int, NDArray[Any] | None]:
+    """Return the outputs for one value in each of some columns, None for columns in which it is refused."""
+    if not given:
+        return {}
+    try:
+        row = probe.ask({at: _column([value], dtypes[at]) for at, value in given.items()})[0]
+    except Exception:  # whatever transformers raise for values that they refuse
+        if len(given) == 1:
+            return dict.fromkeys(given)
+        columns = sorted(given)
+        halves = columns[: len(columns) // 2], columns[len(columns) // 2 :]
+        parts = [_ask_special(probe, dtypes, {at: given[at] for at in half}) for half in halves]
+        return parts[0] | parts[1]
+    return dict.fromkeys(given, row)
+
+
+def _no_category(values: Sequence[Any], dtype: np.dtype[Any]) -> Any:
+    if dtype.kind == "O":
         return _UNKNOWN_TEXT
-    return next(number for number in np.arange(len(values) + 1) + 0.25 if number not in values)
+    numbers = np.arange(len(values) + 1) + (0.25 if dtype.kind == "f" else 0)
+    return next(number for number in numbers.tolist() if number not in values)
 
 
 def goes_left(forest: Forest, nodes: NDArray[Any], outputs: NDArray[Any]) -> NDArray[np.bool_]:

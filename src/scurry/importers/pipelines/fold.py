@@ -8,7 +8,7 @@ column of categories, each node gets the set of those that go left.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from scurry.forest import MISSING_NONE, MISSING_ZERO, Forest
 from scurry.forest.front import dense
 from scurry.importers.pipelines.cells import Cells, Source, find_cells
 from scurry.importers.pipelines.pieces import Questions, Rewriter
-from scurry.importers.pipelines.probes import Keys, Probe, values_of
+from scurry.importers.pipelines.probes import Keys, Probe
 from scurry.importers.pipelines.traces import CannotFoldError
 
 _STEPS = np.arange(1, 13)
@@ -29,20 +29,20 @@ _NEAR = np.unique(np.outer(_SCALES, _STEPS).ravel())
 _MAX_CHANGES = 64
 
 
-def fold_source(source: Source, dtype: str) -> Forest:
-    """Return the forest that reads raw rows of a dtype.
+def fold_source(source: Source, dtypes: Sequence[str]) -> Forest:
+    """Return the forest that reads raw rows whose columns have these dtypes.
 
     Raises
     ------
     CannotFoldError
         If some node cannot be expressed.
     """
-    cells = find_cells(source, dtype)
+    cells = find_cells(source, dtypes)
     probe = cells.probe
     if len(source.traces) != source.forest.n_features or probe.ask({}).shape[1] != source.forest.n_features:
         raise CannotFoldError("the transformers have other outputs than expected")
     questions = _ask_numeric(source, probe, cells)
-    return Rewriter(source, cells, questions, dtype).forest()
+    return Rewriter(source, cells, questions).forest()
 
 
 def _ask_numeric(source: Source, probe: Probe, cells: Cells) -> Questions:
@@ -70,7 +70,7 @@ def _ask_numeric(source: Source, probe: Probe, cells: Cells) -> Questions:
     anchors = _find_anchors(source, probe, used)
     found = _find_changes(source, probe, unique, column, anchors)
     missing = _answer_missing(source, probe, unique, column, used)
-    return Questions(question, column, found.starts, found.changes, missing)
+    return Questions(question, column, found.starts, found.changes, missing, probe.dtypes)
 
 
 def _largest_left(forest: Forest, threshold: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -115,7 +115,7 @@ def _add_knots(probe: Probe, column: int, anchors: Keys, knots: Any) -> Keys:
     def stage(X: Any) -> NDArray[Any]:
         return _numbers(knots.stage(X), knots.position)
 
-    reached = probe.ask({column: values_of(anchors, probe.dtype)}, stage)[:, 0]
+    reached = probe.ask({column: probe.values(column, anchors)}, stage)[:, 0]
     at, value = np.nonzero((reached[:-1, None] <= knots.values) != (reached[1:, None] <= knots.values))
 
     def decide(outputs: NDArray[Any], rows: NDArray[np.intp], searches: NDArray[np.intp]) -> NDArray[np.bool_]:
@@ -145,7 +145,7 @@ class _Changes:
 def _find_changes(
     source: Source, probe: Probe, asked: NDArray[Any], column: NDArray[np.intp], anchors: dict[int, Keys]
 ) -> _Changes:
-    outputs = probe.ask({at: values_of(keys, probe.dtype) for at, keys in anchors.items()})
+    outputs = probe.ask({at: probe.values(at, keys) for at, keys in anchors.items()})
     starts, pairs = np.zeros(len(asked), np.bool_), []
 
     def answer(values: NDArray[Any], which: NDArray[np.intp]) -> NDArray[np.bool_]:
@@ -228,7 +228,7 @@ def _ask_each(
 ) -> NDArray[np.bool_]:
     """Return the answers of questions at several keys each, of shape `keys.shape`."""
     answers = np.empty(keys.shape, np.bool_)
-    given = {at: values_of(keys[column[which] == at].ravel(), probe.dtype) for at in np.unique(column[which]).tolist()}
+    given = {at: probe.values(at, keys[column[which] == at].ravel()) for at in np.unique(column[which]).tolist()}
     outputs = probe.ask(given)
     for at in given:
         of_column = np.flatnonzero(column[which] == at)
@@ -258,16 +258,25 @@ def _answer_missing(
     source: Source, probe: Probe, asked: NDArray[Any], column: NDArray[np.intp], used: Sequence[int]
 ) -> NDArray[np.bool_]:
     """Return the answer of each question for a missing value; False where the pipeline refuses them."""
-    nothing = np.array([np.nan], probe.dtype)
-    taken = [at for at in used if probe.works(at, nothing)]
-    outputs = probe.ask(dict.fromkeys(taken, nothing))[0] if taken else np.zeros(source.forest.n_features)
+    nothing = {at: np.array([np.nan], probe.dtypes[at]) for at in used if np.dtype(probe.dtypes[at]).kind == "f"}
+    taken = [at for at in nothing if probe.works(at, nothing[at])]
+    outputs = probe.ask({at: nothing[at] for at in taken})[0] if taken else np.zeros(source.forest.n_features)
     values = outputs[asked["output"]]
     left = np.where(np.isnan(values), asked["nan_left"], values <= asked["limit"])
     return left & np.isin(column, taken)
 
 
-def same_answers(one: Forest, other: Forest) -> bool:
-    """Return whether a forest folded for float64 rows treats every float32 row as one folded for float32 rows does."""
+def same_answers(one: Forest, other: Forest, narrow: Collection[int]) -> bool:
+    """Return whether two folded forests treat rows alike, one of which was folded for float32 in some features.
+
+    Parameters
+    ----------
+    one : Forest
+        Folded for float64 throughout.
+    other : Forest
+    narrow : collection of int
+        The features for whose float32 numbers `other` was folded.
+    """
     names = ("feature", "left", "right", "default_left", "category_set", "category_bits")
     if one.n_nodes != other.n_nodes or not all(np.array_equal(getattr(one, n), getattr(other, n)) for n in names):
         return False
@@ -275,7 +284,9 @@ def same_answers(one: Forest, other: Forest) -> bool:
     if limits.keys() != others.keys():
         return False
     wide = np.append(one.threshold, [limits[at] for at in limits])
+    is_narrow = np.isin(np.append(one.feature, [*limits]), list(narrow))
     with np.errstate(over="ignore"):
         rounded = wide.astype(np.float32)
     rounded = np.where(rounded > wide, np.nextafter(rounded, np.float32(-np.inf)), rounded)
-    return bool((rounded == np.append(other.threshold, [others[at] for at in limits])).all())
+    held = np.append(other.threshold, [others[at] for at in limits])
+    return bool((np.where(is_narrow, rounded.astype(np.float64), wide) == held).all())

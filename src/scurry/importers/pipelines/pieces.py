@@ -34,6 +34,8 @@ class Questions:
         The keys after which each answer changes, rising.
     missing : bool array of shape (n_questions,)
         The answers for a missing value.
+    dtypes : sequence of str
+        The type of each column whose values the keys count.
     """
 
     of_node: NDArray[np.intp]
@@ -41,8 +43,13 @@ class Questions:
     starts: NDArray[np.bool_]
     changes: list[Keys]
     missing: NDArray[np.bool_]
+    dtypes: Sequence[str]
 
-    def blank_low_numbers(self, dtype: str) -> tuple[Questions, dict[int, float]]:
+    def number(self, column: int, key: int) -> float:
+        """Return the number of a column that a key counts."""
+        return float(values_of(np.array([key], np.int64), self.dtypes[column])[0])
+
+    def blank_low_numbers(self) -> tuple[Questions, dict[int, float]]:
         """Return simpler questions, and for some columns a number: those up to it are then missing values.
 
         A logarithm makes missing values of negative numbers. Each question about it has the same answer for these and
@@ -56,7 +63,7 @@ class Questions:
             if not several or (starts[asked] != self.missing[asked]).any():
                 continue
             limit = min(several)
-            value = float(values_of(np.array([limit]), dtype)[0])
+            value = self.number(column, limit)
             if np.isinf(value) or any(len(changes[one]) and changes[one][0] < limit for one in asked):
                 continue
             limits[column] = value
@@ -87,12 +94,11 @@ class Rewriter:
     source : Source
     cells : Cells
     questions : Questions
-    dtype : {"float32", "float64"}
     """
 
-    def __init__(self, source: Source, cells: Cells, questions: Questions, dtype: str) -> None:
-        self._source, self._cells, self._dtype = source, cells, dtype
-        self._questions, self._limits = questions.blank_low_numbers(dtype)
+    def __init__(self, source: Source, cells: Cells, questions: Questions) -> None:
+        self._source, self._cells = source, cells
+        self._questions, self._limits = questions.blank_low_numbers()
         forest = source.forest
         n = forest.n_nodes
         self._fields: dict[str, NDArray[Any]] = {
@@ -106,9 +112,7 @@ class Rewriter:
             "cover": forest.cover,
         }
         self._sets: dict[bytes, int] = {}
-        used = sorted({one.source for one in source.traces})
-        # Without names columns are taken by position, so that all must be there.
-        self.columns = used if source.names is not None else list(range(source.n_columns))
+        self.columns = source.columns
         self._place = {column: at for at, column in enumerate(self.columns)}
 
     def forest(self) -> Forest:
@@ -135,11 +139,11 @@ class Rewriter:
             feature_names=None if names is None else [names[at] for at in self.columns],
             categories={place[at]: _as_array(column.values) for at, column in columns.items()},
             encode_numbers=bool(columns),
-            input_dtype=self._dtype,
+            input_dtype=self._input_dtype(),
             integer_dtype=None,
             comparison="<=",
             raw_rows=RawRows(
-                self._dtype,
+                None,
                 missing,
                 tuple(place[at] for at, column in columns.items() if column.unknown is None),
                 missing_upto={place[at]: limit for at, limit in self._limits.items()},
@@ -147,6 +151,11 @@ class Rewriter:
                 unread=self._unread(),
             ),
         )
+
+    def _input_dtype(self) -> str:
+        """Return the type that holds the numbers of all columns; codes of categories fit into both."""
+        used = {self._questions.dtypes[at] for at in self.columns if at not in self._cells.columns}
+        return "float32" if used == {"float32"} else "float64"
 
     def _unread(self) -> tuple[int, ...]:
         """Return the columns between others, in an array with texts, that no step passes on."""
@@ -181,18 +190,17 @@ class Rewriter:
         asked, fields = self._questions, self._fields
         nodes = np.flatnonzero(asked.of_node >= 0)
         which = asked.of_node[nodes]
-        n_changes = np.array([len(changes) for changes in asked.changes])
-        first = np.array([changes[0] if len(changes) else 0 for changes in asked.changes], np.int64)
-        threshold = np.where(n_changes > 0, values_of(first, self._dtype).astype(np.float64), np.inf)
+        pairs = zip(asked.column.tolist(), asked.changes, strict=True)
+        first = np.array([asked.number(at, changes[0]) if len(changes) else np.inf for at, changes in pairs])
         fields["feature"][nodes] = [self._place[int(at)] for at in asked.column[which]]
-        fields["threshold"][nodes] = threshold[which]
+        fields["threshold"][nodes] = first[which]
         swap = nodes[~asked.starts[which]]
         fields["left"][swap], fields["right"][swap] = fields["right"][swap], fields["left"][swap]
         fields["default_left"][nodes] = asked.missing[which] == asked.starts[which]
 
     def _rewrite(self, trees: Sequence[int]) -> NDArray[np.int64]:
         """Write some trees anew, with several nodes for an answer that changes more than once; return the offsets."""
-        self._fields, offset = _copy_trees(self._source.forest, self._fields, self._questions, trees, self._dtype)
+        self._fields, offset = _copy_trees(self._source.forest, self._fields, self._questions, trees)
         return offset
 
 
@@ -232,16 +240,16 @@ def spell_out(forest: Forest) -> Forest:
     fields = {name: getattr(forest, name).copy() for name in (*NODE_ARRAYS, "value")}
     swap = nodes[~missing]
     fields["left"][swap], fields["right"][swap] = fields["right"][swap], fields["left"][swap]
-    questions = Questions(of_node, column, missing, changes, missing)
+    questions = Questions(of_node, column, missing, changes, missing, [forest.input_dtype] * forest.n_features)
     try:
-        fields, offset = _copy_trees(forest, fields, questions, range(forest.n_trees), forest.input_dtype)
+        fields, offset = _copy_trees(forest, fields, questions, range(forest.n_trees))
     except CannotFoldError as error:
         raise InputError(f"this forest cannot be written for other programs: {error}") from error
     return forest.replace(**fields, tree_offset=offset, raw_rows=replace(raw, missing_upto={}))
 
 
 def _copy_trees(
-    forest: Forest, fields: dict[str, NDArray[Any]], questions: Questions, trees: Sequence[int], dtype: str
+    forest: Forest, fields: dict[str, NDArray[Any]], questions: Questions, trees: Sequence[int]
 ) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64]]:
     """Return the fields with some trees written anew, and the offsets of all."""
     parts: list[dict[str, NDArray[Any]]] = []
@@ -250,7 +258,7 @@ def _copy_trees(
     for tree in range(forest.n_trees):
         first, last = forest.tree_offset[tree : tree + 2].tolist()
         if tree in chosen:
-            copied = _Copier(questions, fields, first, int(limit) - size, dtype).arrays()
+            copied = _Copier(questions, fields, first, int(limit) - size).arrays()
         else:
             copied = {name: values[first:last] for name, values in fields.items()}
             for side in ("left", "right"):
@@ -266,10 +274,8 @@ def _copy_trees(
 class _Copier:
     """Copies a tree, splitting nodes where an answer changes several times, and leaving out what is known by then."""
 
-    def __init__(
-        self, questions: Questions, fields: dict[str, NDArray[Any]], root: int, max_nodes: int, dtype: str
-    ) -> None:
-        self._questions, self._fields, self._max_nodes, self._dtype = questions, fields, max_nodes, dtype
+    def __init__(self, questions: Questions, fields: dict[str, NDArray[Any]], root: int, max_nodes: int) -> None:
+        self._questions, self._fields, self._max_nodes = questions, fields, max_nodes
         self._origin: list[int] = []
         self._new: dict[str, list[Any]] = {name: [] for name in ("threshold", "left", "right", "default_left")}
         # Not by recursion: chains of nodes may be longer than Python's stack.
@@ -334,7 +340,7 @@ class _Copier:
         column, missing = int(self._questions.column[question]), bool(self._questions.missing[question])
         if changes:
             middle = changes[len(changes) // 2]
-            threshold = float(values_of(np.array([middle]), self._dtype)[0])
+            threshold = self._questions.number(column, middle)
             # Missing values go to a side that needs no more nodes for them, if there is one.
             miss_left = len(changes) > 1 or missing == answer
             low = _Known(at.low, middle, True, at.may_miss and miss_left)

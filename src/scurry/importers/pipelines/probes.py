@@ -1,7 +1,7 @@
 """Probes: what a fitted pipeline really computes, found by asking it.
 
-Floats are numbered in their order (`keys_of`), so that the place where a map crosses a threshold is found by bisection
-over all floats there are: 64 questions, asked for all thresholds of all columns at once.
+The numbers of a type are counted in their order (`keys_of`), so that the place where a map crosses a threshold is found
+by bisection over all numbers there are: 64 questions, asked for all thresholds of all columns at once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from scurry.importers.pipelines.traces import CannotFoldError, Stage
 
@@ -21,18 +21,35 @@ Keys = NDArray[np.int64]
 
 
 def keys_of(values: NDArray[Any]) -> Keys:
-    """Return the number of each float in the order of its dtype; 0.0 and -0.0 share one."""
-    bits: NDArray[Any] = values.view(np.int32 if values.dtype == np.float32 else np.int64)
+    """Return the number of each value in the order of its dtype; 0.0 and -0.0 share one."""
+    if values.dtype.kind != "f":
+        shift = np.uint64(1 << 63) if values.dtype == np.uint64 else np.uint64(0)
+        return (values.astype(np.int64).view(np.uint64) ^ shift).view(np.int64)
+    bits: NDArray[Any] = values.view(f"i{values.dtype.itemsize}")
     smallest = np.iinfo(bits.dtype).min
     # Negative floats fall while their bits, as an integer, rise.
     return np.where(bits < 0, np.int64(smallest) - bits.astype(np.int64), bits.astype(np.int64))
 
 
 def values_of(keys: Keys, dtype: str) -> NDArray[Any]:
-    """Return the floats with these numbers."""
-    kind = np.int32 if dtype == "float32" else np.int64
-    bits = np.where(keys < 0, np.int64(np.iinfo(kind).min) - keys, keys).astype(kind)
-    return bits.view(dtype)
+    """Return the values with these numbers."""
+    kind = np.dtype(dtype)
+    if kind.kind != "f":
+        shift = np.uint64(1 << 63) if kind == np.uint64 else np.uint64(0)
+        return (keys.view(np.uint64) ^ shift).view(np.int64).astype(kind)
+    whole = np.dtype(f"i{kind.itemsize}")
+    bits = np.where(keys < 0, np.int64(np.iinfo(whole).min) - keys, keys).astype(whole)
+    return bits.view(kind)
+
+
+def last_keys(dtype: str) -> tuple[int, int]:
+    """Return the keys of the smallest and the largest value of a dtype."""
+    kind = np.dtype(dtype)
+    if kind.kind == "b":
+        return 0, 1
+    ends = (-np.inf, np.inf) if kind.kind == "f" else (np.iinfo(kind).min, np.iinfo(kind).max)
+    low, high = keys_of(np.array(ends, kind)).tolist()
+    return low, high
 
 
 class Probe:
@@ -49,7 +66,8 @@ class Probe:
         A known value of each column that holds categories.
     has_texts : bool
         Whether some categories are no numbers.
-    dtype : {"float32", "float64"}
+    dtypes : sequence of str
+        The type that each raw column is asked for in.
     """
 
     def __init__(
@@ -59,9 +77,12 @@ class Probe:
         n_columns: int,
         examples: Mapping[int, Any],
         has_texts: bool,
-        dtype: str,
+        dtypes: Sequence[str],
     ) -> None:
-        self.transform, self.names, self.n_columns, self.dtype = transform, names, n_columns, dtype
+        self.transform, self.n_columns, self.dtypes = transform, n_columns, list(dtypes)
+        if names is None and len(set(dtypes)) > 1:  # no array holds them
+            names = [f"x{at}" for at in range(n_columns)]
+        self.names = names
         self._has_texts, self._ordinary = has_texts, dict(examples)
         self._refused: set[tuple[int, int]] = set()  # columns and keys
         self.numeric = [column for column in range(n_columns) if column not in examples]
@@ -84,12 +105,12 @@ class Probe:
             if values is None:
                 ordinary = self._ordinary[column]
                 is_text = not isinstance(ordinary, int | float)
-                values = np.full(n_rows, ordinary, object if is_text else self.dtype)
+                values = np.full(n_rows, ordinary if is_text else self._number(column), object if is_text else None)
             elif len(values) < n_rows:
                 values = np.concatenate([values, np.full(n_rows - len(values), values[0], values.dtype)])
             columns.append(values)
         if self.names is None:
-            stacked = np.empty((n_rows, self.n_columns), object if self._has_texts else self.dtype)
+            stacked = np.empty((n_rows, self.n_columns), object if self._has_texts else self.dtypes[0])
             for at, values in enumerate(columns):
                 stacked[:, at] = values
             return stacked
@@ -98,6 +119,18 @@ class Probe:
         # With its dtype said: pandas would make texts of objects, and None, which encoders tell from NaN, would be NaN.
         series = [pd.Series(values, dtype=values.dtype, copy=False) for values in columns]
         return pd.DataFrame(dict(zip(self.names, series, strict=True)), copy=False)
+
+    def values(self, column: int, keys: ArrayLike) -> NDArray[Any]:
+        """Return the values of a column with these keys."""
+        return values_of(np.asarray(keys, np.int64), self.dtypes[column])
+
+    def _number(self, column: int) -> Any:
+        """Return the ordinary number of a column in its type, or the nearest that this has."""
+        dtype = np.dtype(self.dtypes[column])
+        if dtype.kind == "f":
+            return dtype.type(self._ordinary[column])
+        low, high = self.values(column, last_keys(dtype.name)).tolist()
+        return dtype.type(min(max(int(self._ordinary[column]), low), high))
 
     def ask(self, given: Mapping[int, NDArray[Any]], transform: Stage | None = None) -> NDArray[Any]:
         """Return the outputs for columns of values; row i has value i of each column."""
@@ -126,18 +159,17 @@ class Probe:
 
     def limits(self, column: int) -> tuple[int, int]:
         """Return the keys of the smallest and the largest number that the transformer takes in a column."""
-        start = int(keys_of(np.array([self._ordinary[column]], self.dtype))[0])
+        start = int(keys_of(np.array([self._number(column)]))[0])
         ends = []
-        for sign in (-1.0, 1.0):
-            infinite = int(keys_of(np.array([sign * np.inf], self.dtype))[0])
-            low, high = start, infinite  # of which low works
-            for end in (infinite, infinite - int(sign)):  # nearly always one of these two
-                if self.works(column, values_of(np.array([end]), self.dtype)):
+        for sign, last in zip((-1, 1), last_keys(self.dtypes[column]), strict=True):
+            low, high = start, last  # of which low works
+            for end in (last, last - sign):  # nearly always one of these two
+                if self.works(column, self.values(column, [end])):
                     low = high = end
                     break
             while abs(high - low) > 1:
                 middle = (low + high) // 2
-                works = self.works(column, values_of(np.array([middle]), self.dtype))
+                works = self.works(column, self.values(column, [middle]))
                 low, high = (middle, high) if works else (low, middle)
             ends.append(low)
         return ends[0], ends[1]
@@ -147,12 +179,13 @@ class Probe:
 
         A logarithm of 0, which is infinite, is refused by most later steps, although numbers around it are taken.
         """
-        if self.works(column, values_of(keys, self.dtype)):
+        if self.works(column, self.values(column, keys)):
             return keys
-        refused = [key for key in keys.tolist() if not self.works(column, values_of(np.array([key]), self.dtype))]
+        refused = [key for key in keys.tolist() if not self.works(column, self.values(column, [key]))]
         self._refused |= {(column, key) for key in refused}
-        tried = {near for key in refused for near in (key - 1, key + 1)} - set(keys.tolist())
-        taken = [key for key in sorted(tried) if self.works(column, values_of(np.array([key]), self.dtype))]
+        low, high = last_keys(self.dtypes[column])
+        tried = {near for key in refused for near in (key - 1, key + 1) if low <= near <= high} - set(keys.tolist())
+        taken = [key for key in sorted(tried) if self.works(column, self.values(column, [key]))]
         return np.union1d(np.setdiff1d(keys, refused), np.array(taken, np.int64))
 
     def skip_refused(self, column: NDArray[np.intp], low: Keys, high: Keys) -> Keys:
@@ -190,9 +223,7 @@ class Probe:
             columns, begin = np.unique(column[searching], return_index=True)
             rows = np.arange(len(searching)) - np.repeat(begin, np.diff(np.append(begin, len(searching))))
             ends = np.append(begin, len(searching))
-            given = {
-                int(at): values_of(middle[ends[i] : ends[i + 1]], self.dtype) for i, at in enumerate(columns.tolist())
-            }
+            given = {at: self.values(at, middle[ends[i] : ends[i + 1]]) for i, at in enumerate(columns.tolist())}
             same = decide(self.ask(given, transform), rows, searching) == first[searching]
             low[searching], high[searching] = np.where(same, middle, one), np.where(same, other, middle)
         return low

@@ -39,7 +39,7 @@ Stage: TypeAlias = Callable[[Any], Any]
 # Additions, products, quotients, square roots and comparisons are rounded correctly, and so rise wherever the exact
 # function does.
 _RISING = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, Binarizer)
-_ENCODERS = (OneHotEncoder, OrdinalEncoder, TargetEncoder)
+ENCODERS = (OneHotEncoder, OrdinalEncoder, TargetEncoder)
 _BELOW_ZERO = -float(np.finfo(np.float64).smallest_subnormal)
 _PROVEN: dict[Any, tuple[float, ...]] = {
     np.sqrt: (_BELOW_ZERO,),  # NaN below 0
@@ -103,8 +103,6 @@ class Trace:
         Whether it is the raw value still, but for missing ones.
     by_category : bool or None
         Whether an encoder looked the raw value up. None: the output only says whether it is missing.
-    by_function : bool
-        Whether a function of numpy computed it, in a precision that depends on the type of the raw value.
     values : tuple
         Values that encoders and imputers know by name.
     """
@@ -114,7 +112,6 @@ class Trace:
     is_proven: bool = True
     is_raw: bool = True
     by_category: bool | None = False
-    by_function: bool = False
     values: tuple[Any, ...] = ()
 
 
@@ -153,7 +150,7 @@ def trace(
         if dropped is not None:
             dropped += [inputs[at] for at in np.flatnonzero(~kept).tolist()]
         return [inputs[at] for at in np.flatnonzero(kept).tolist()]
-    if isinstance(transformer, _ENCODERS):
+    if isinstance(transformer, ENCODERS):
         return _trace_encoder(transformer, inputs, stage)
     if isinstance(transformer, _RISING):
         return [replace(one, is_raw=False) for one in inputs]
@@ -190,7 +187,7 @@ def _trace_columns(transformer: Any, inputs: Sequence[Trace], stage: Stage, drop
     names = list(getattr(transformer, "feature_names_in_", []))
     traces = []
     for part, step, columns in transformer.transformers_:
-        at = _positions(columns, names, len(inputs))
+        at = positions(columns, names, len(inputs))
         if at is None:
             raise CannotFoldError(f"{part!r} takes the single column {columns!r} as texts")
         traces += trace(step, [inputs[i] for i in at], _selected(stage, at), part, dropped)
@@ -201,7 +198,7 @@ def _selected(stage: Stage, at: NDArray[np.intp]) -> Stage:
     return lambda X: take(stage(X), at)
 
 
-def _positions(columns: Any, names: list[str], n_columns: int) -> NDArray[np.intp] | None:
+def positions(columns: Any, names: list[str], n_columns: int) -> NDArray[np.intp] | None:
     """Return the positions of the columns that a part of a ColumnTransformer names, None for a single one."""
     everything = np.arange(n_columns)
     if isinstance(columns, slice):
@@ -293,7 +290,7 @@ def _trace_function(transformer: Any, inputs: Sequence[Trace], stage: Stage, nam
         title = getattr(function, "__name__", repr(function))
         raise CannotFoldError(f"{name!r} is a FunctionTransformer of {title!r}, which scurry does not fold")
     is_proven = function in _PROVEN
-    return [replace(_turned(one, stage, at, known, is_proven), by_function=True) for at, one in enumerate(inputs)]
+    return [_turned(one, stage, at, known, is_proven) for at, one in enumerate(inputs)]
 
 
 def _turned(one: Trace, stage: Stage, position: int, values: ArrayLike, is_proven: bool) -> Trace:

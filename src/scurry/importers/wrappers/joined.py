@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.errors import UnsupportedModelError
-from scurry.forest import ARRAYS, NODE_ARRAYS, Calibrated, Forest
+from scurry.forest import ARRAYS, NODE_ARRAYS, Calibrated, Forest, float_type_of_arrays
 
 FloatArray = NDArray[np.float64]
 
@@ -100,18 +100,20 @@ def _share_raw_rows(forests: Sequence[Forest], kind: str) -> Sequence[Forest]:
     given = [forest.raw_rows for forest in forests if forest.raw_rows is not None]
     if not given:
         return forests
-    dtypes = {raw.dtype for raw in given} - {None}
+    numeric = [at for at in range(forests[0].n_given) if at not in forests[0].categories]
+    blocks = tuple(dict.fromkeys(block for raw in given for block in raw.rules(numeric)))
     limits = {feature: limit for raw in given for feature, limit in raw.missing_upto.items()}
     same_limits = all(_follows(forest, feature, limit) for forest in forests for feature, limit in limits.items())
     about = {(*raw.missing_codes.items(), -1, *raw.known_only) for raw in given}
-    if len(dtypes) > 1 or len(about) > 1 or not same_limits:
+    if len(about) > 1 or not same_limits:
         raise UnsupportedModelError(f"the pipelines in this {kind} take different rows; import them one by one")
     shared = replace(
         given[0],
-        dtype=next(iter(dtypes), None),
+        dtype=float_type_of_arrays(blocks),
         wide_only=any(raw.wide_only for raw in given),
         missing_upto=limits,
         unread=tuple(sorted(set.intersection(*(set(raw.unread) for raw in given)))),
+        blocks=blocks,
     )
     return [forest.replace(raw_rows=shared) for forest in forests]
 
