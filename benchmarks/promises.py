@@ -17,11 +17,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import pkgutil
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # processes share the cores
 
@@ -149,9 +152,69 @@ def run(
     print("\n".join(["", *(summarise(cell, kept[cell.name]) for cell in cells if cell.name in kept)]))
 
 
+@contextmanager
+def shared_fits() -> Iterator[None]:
+    """Make what is fitted to the same rows only once: all draws of a refit have the rows of X_fit in common.
+
+    What is remembered depends on these rows, the model and what is asked for alone, so that results are the same.
+    """
+    planners = "scurry.verbs.planners"
+
+    def rows_of(rows: NDArray[Any] | None) -> int:
+        return hash(None if rows is None else (rows.shape, rows.tobytes()))
+
+    def order_of(order: NDArray[Any] | None = None) -> bytes:
+        return b"" if order is None else order.tobytes()
+
+    # What each function is remembered by, and the model, which is kept so that no other takes its place in memory.
+    keys: dict[str, Callable[..., tuple[Any, Any]]] = {
+        f"{planners}.by_scores.fit_labels": lambda forest, rows: (forest, rows_of(rows)),
+        f"{planners}.by_scores.ScoreSearch.fit": lambda search, method, rate, order=None: (
+            search.calibration.forest,
+            (rows_of(search.rows), search.is_tested, method, rate, order_of(order)),
+        ),
+        **{
+            f"{where}.spent_by": lambda _, choosing, method: (
+                choosing.forest,
+                (rows_of(choosing.fit_rows), repr(choosing.promise), method),
+            )
+            for where in (f"{planners}.by_scores", "scurry.verbs.early_exit")
+        },
+        f"{planners}.by_class._compare_families": lambda calibration, promise: (
+            calibration.forest,
+            (rows_of(calibration.fit_rows), repr(promise), calibration.sample.n_rows),
+        ),
+        f"{planners}.by_values._choose_family": lambda forest, promise, rows, full: (
+            forest,
+            (repr(promise), rows_of(rows)),
+        ),
+    }
+    functions = {name: pkgutil.resolve_name(name) for name in keys}
+
+    def remembered(name: str) -> Callable[..., Any]:
+        known: dict[Any, Any] = {}
+
+        def call(*arguments: Any) -> Any:
+            forest, rest = keys[name](*arguments)
+            if (id(forest), rest) not in known:
+                known[id(forest), rest] = forest, functions[name](*arguments)
+            return known[id(forest), rest][1]
+
+        return call
+
+    with ExitStack() as stack:
+        for name in keys:
+            stack.enter_context(patch(name, remembered(name)))
+        yield
+
+
 def draw_cell(job: tuple[Cell, int, int]) -> dict[str, Any]:
     """Return the trees and the margin of each draw: below 0 where the promise is broken; None if infeasible."""
-    cell, refit, n_draws = job
+    with shared_fits():
+        return _draw_cell(*job)
+
+
+def _draw_cell(cell: Cell, refit: int, n_draws: int) -> dict[str, Any]:
     pool, draws = make_pool(cell, refit), []
     promise = KINDS[cell.kind][0](cell, pool)
     for draw in range(n_draws):

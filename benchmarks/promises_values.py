@@ -13,8 +13,8 @@ hand, ``--convert`` makes them from the files that `scurry.datasets` reads.
     python benchmarks/promises_values.py --only housing,bike
     python benchmarks/promises_values.py --only labels --splits 3 --draws 3 --jobs 16 --seconds 300
 
-Each split of a cell is kept as it comes. Cells named "without sentinels" are what ``method="auto"`` was before it had
-them; the table at the end compares the two.
+Each split of a cell is kept as it comes; a run that was interrupted goes on where it was. Cells named "without
+sentinels" are what ``method="auto"`` was before it had them; the table at the end compares the two.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from scipy.stats import binom
 
 import scurry
 from jobs import run_jobs
-from report import RESULTS, Report
+from promises import shared_fits
+from report import RESULTS, Report, commit
 from scurry.errors import InfeasibleError
 from scurry.promises import Labels, Promise, Values
 
@@ -175,7 +176,8 @@ def draw_split(job: tuple[Cell, int, int]) -> list[dict[str, Any]]:
     promise = make_promise(cell.promise, rmse)
     n_chosen = min(len(pool), 10_000 if forest.is_classifier else 5_000)
     draws = [rng.integers(len(pool), size=n_chosen) for _ in range(n_draws)]
-    return [asdict(judge(cell, forest, fit, pool, y_pool, full, chosen, promise)) for chosen in draws]
+    with shared_fits():
+        return [asdict(judge(cell, forest, fit, pool, y_pool, full, chosen, promise)) for chosen in draws]
 
 
 def make_promise(text: str, rmse: float) -> Promise:
@@ -266,10 +268,15 @@ def main() -> None:
         f"{n_splits} splits, {n_draws} draws each; trees per row of the pool, mean and range over splits.",
         ("scikit-learn", "lightgbm", "xgboost"),
     )
-    kept: dict[str, dict[str, Any]] = {}
-    jobs = [(cell, split, n_draws) for split in range(n_splits) for cell in cells]
+    kept: dict[str, dict[str, Any]] = json.loads(options.json.read_text()) if options.json.exists() else {}
+    jobs = [
+        (cell, split, n_draws)
+        for split in range(n_splits)
+        for cell in cells
+        if len(kept.get(cell.name, {}).get(str(split), {}).get("draws", [])) < n_draws
+    ]
     for (cell, split, _), draws, error in run_jobs(draw_split, jobs, options.jobs, options.seconds):
-        kept.setdefault(cell.name, {})[str(split)] = {"error": error} if error else {"draws": draws}
+        kept.setdefault(cell.name, {})[str(split)] = {"error": error} if error else {"commit": commit(), "draws": draws}
         options.json.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         print(error or " | ".join(summarise(cell, kept[cell.name])), flush=True)
     lines = [summarise(cell, kept[cell.name]) for cell in cells if cell.name in kept]

@@ -107,18 +107,37 @@ def test_data_that_makes_no_sense(forest, boosted):
         scurry.early_exit(boosted, X, method="minimax")
 
 
-@pytest.mark.parametrize("method", ["qwyc", "fan", "auto"])
-def test_rows_of_one_class_say_which_are_missing(boosted, method):
+@pytest.mark.parametrize("method", ["qwyc", "sentinels", "auto"])
+@pytest.mark.parametrize("label", [0, 1])
+def test_a_model_that_answers_one_label_stops_at_once(boosted, method, label):
+    X, _ = two_classes(4000, 29)
+    same = X[boosted.predict(X) == label]
+    fast = scurry.early_exit(boosted, same, method=method, max_disagreement=0.01)
+    assert f"The model answers {label} to all {len(same):,} calibration rows." in fast.summary()
+    run = fast.run(same)
+    assert run.mean_trees <= (2 if method == "sentinels" else 1)
+    assert (run.labels != label).mean() <= (0.01 if method == "sentinels" else 0)
+    # Rows of the other class are counted where there are some, and the promise is refused or kept.
+    others = pytest.warns(UserWarning, match="are among those of X_fit too")
+    with others:
+        fast = scurry.early_exit(boosted, X, X_fit=same[: len(same) // 2], method=method, max_disagreement=0.05)
+    assert (fast.predict(X) != boosted.predict(X)).mean() <= 0.05
+
+
+def test_of_several_classes_one_may_be_the_only_answer(three_classes):
+    model, X = three_classes
+    forest = scurry.from_model(model)
+    same = X[forest.predict(X) == forest.classes[1]]
+    fast = scurry.early_exit(forest, same[:400], max_disagreement=0.05, method="qwyc")
+    assert f"to all {len(same[:400])} calibration rows" in fast.summary()
+    assert fast.run(same).mean_trees < 0.5 * forest.n_trees
+    assert (fast.predict(same) != forest.predict(same)).mean() <= 0.05
+
+
+def test_fan_says_which_rows_are_missing(boosted):
     X, _ = two_classes(2000, 29)
-    ones = X[boosted.predict(X) == 1]
-    n_fit = len(ones) // 2
-    with pytest.raises(
-        InputError, match=rf"answers 1 to all {n_fit} rows that fit the rule.*Add rows that it answers 0"
-    ):
-        scurry.early_exit(boosted, ones, method=method)
-    shared = pytest.warns(UserWarning, match="are among those of X_fit too")
-    with shared, pytest.raises(InputError, match=rf"answers 1 to all {len(ones)} rows"):
-        scurry.early_exit(boosted, X, X_fit=ones, method=method)
+    with pytest.raises(InputError, match="nothing can be learnt from one class"):
+        scurry.early_exit(boosted, X[boosted.predict(X) == 1], method="fan")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from scurry.checks import RandomState
@@ -19,9 +20,7 @@ from scurry.verbs.planners.by_class import plan_by_accuracy, plan_by_class
 from scurry.verbs.planners.by_ranks import plan_by_ranks, ranked_by_score
 from scurry.verbs.planners.by_scores import (
     SCORE_METHODS,
-    explain_choice,
-    keep_if_worth_it,
-    least_spent,
+    can_certify,
     plan_by_scores,
     spent_by,
     split_to_choose,
@@ -31,7 +30,14 @@ from scurry.verbs.planners.by_scores import (
 from scurry.verbs.planners.by_values import plan_by_values, summed
 from scurry.verbs.planners.by_votes import plan_by_votes, plan_without_rows
 from scurry.verbs.planners.score_map import with_quality, with_score_map
-from scurry.verbs.planners.speed import with_speed
+from scurry.verbs.planners.speed import (
+    certify_in_turn,
+    explain_choice,
+    keep_if_worth_it,
+    with_speed,
+)
+
+_MANY_LOST = 0.2  # of the rows of a class, from which on a certificate tells
 
 
 def early_exit(
@@ -99,7 +105,7 @@ def early_exit(
         The others stop a majority vote of the trees, and promise
         agreement with the full vote; the summary says how often that is the model's own label. "auto" takes the method
         that saves most on a part of the fitting rows that no method was fitted to, with a promise about the model's own
-        labels.
+        labels; if it saves less on the rows that certify, the next best is certified too.
     confidence : float or None, default 0.95
         The promise holds for new rows with this probability. None gives the papers' in-sample rule, without a promise
         for new rows.
@@ -217,7 +223,35 @@ def _plan_labels(calibration: Calibration) -> Plan:
     if calibration.rows.parts is not None:
         return plan_by_class(calibration)
     method = calibration.options.method
-    return _choose_plan(calibration) if method == "auto" else _plan_by(calibration, method)[0]
+    plan = _choose_plan(calibration) if method == "auto" else _plan_by(calibration, method)[0]
+    return _say_what_is_lost(calibration, plan)
+
+
+def _say_what_is_lost(calibration: Calibration, plan: Plan) -> Plan:
+    """Return the plan; if a class loses many of its rows, with a certificate that says so.
+
+    A promise about all labels may be kept by giving up a rare class, which those who ask for it may not expect.
+    """
+    forest, sample = calibration.forest, calibration.sample
+    if plan.certificate is None or not plan.exits_early or sample.max_gathered < sample.n_rows:
+        return plan
+    rows = sample.gathered()
+    full = forest.predict(rows)
+    classes, counts = np.unique(full, return_counts=True)
+    if len(classes) == 1:
+        said = f"The model answers {classes.tolist()[0]!r} to all {len(rows):,} calibration rows."
+    else:
+        is_lost = full != Predictor(forest, plan).predict(rows)
+        n_lost = np.array([np.count_nonzero(is_lost & (full == label)) for label in classes])
+        worst = int(np.argmax(n_lost / counts))
+        if n_lost[worst] <= _MANY_LOST * counts[worst]:
+            return plan
+        said = (
+            f"Of the {counts[worst]:,} calibration rows that the model answers {classes.tolist()[worst]!r} to, "
+            f"{n_lost[worst]:,} get another label; LabelsPerClass or Recall would bound that."
+        )
+    note = f"{plan.certificate.note} {said}".strip()
+    return replace(plan, certificate=replace(plan.certificate, note=note))
 
 
 def _plan_by(calibration: Calibration, method: str) -> tuple[Plan, float]:
@@ -230,7 +264,8 @@ def _choose_plan(calibration: Calibration) -> Plan:
     """Return the plan of the method that saves most on rows that no candidate was fitted to.
 
     A search that overfits its rows needs wider thresholds, and loses there. The rows that choose are not those that
-    certify, so that the chosen method is certified with all of the confidence that is asked for.
+    certify, so that the chosen method is certified with most of the risk that the promise may take. If it then spends
+    more than the next best is expected to, that one is certified too (`certify_in_turn`).
     """
     forest, options = calibration.forest, calibration.options
     methods = ["qwyc", "natural"]
@@ -243,18 +278,18 @@ def _choose_plan(calibration: Calibration) -> Plan:
     if options.is_promised:
         choosing, certifying = split_to_choose(calibration)
         spent = {method: spent_by(_plan_by, choosing, method) for method in methods}
-        best, where = least_spent(spent), "rows that fitted none of them"  # the first if so few rows do not tell
-        plan, cost = _plan_by(certifying, best)
-        if best == "sentinels":  # the rows that certify have no labels there, so that no method can look at them
+        plan, cost = certify_in_turn(certifying, spent, _plan_by, can_certify)
+        # The rows that certify have no labels there, so that no method can look at them.
+        if plan.certificate is not None and plan.certificate.method == "sentinels":
             plan = with_quality(calibration, split_to_fit(calibration)[2], plan)
-    else:
-        plans = {method: _plan_by(calibration, method) for method in methods}
-        spent = {method: cost for method, (_, cost) in plans.items()}
-        best, where = least_spent(spent), "the rows that fitted them"
-        plan, cost = plans[best]
+        return keep_if_worth_it(calibration, plan, cost)
+    plans = {method: _plan_by(calibration, method) for method in methods}
+    spent = {method: cost for method, (_, cost) in plans.items()}
+    best = min(spent, key=lambda method: spent[method])
+    plan, cost = plans[best]
     if plan.certificate is None:
         return plan
-    why = explain_choice(options.cost_unit, spent, where)
+    why = explain_choice(options.cost_unit, spent, best, "the rows that fitted them")
     return keep_if_worth_it(calibration, replace(plan, certificate=replace(plan.certificate, why=why)), cost)
 
 

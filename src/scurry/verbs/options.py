@@ -379,6 +379,8 @@ class Calibration:
         Seeds whatever is drawn at random.
     data : tuple of str
         The data arguments of the call, as Python.
+    risk_share : float
+        The part of the promise's risk that a test may take: less than 1 if several plans are tested on the same rows.
     """
 
     forest: Forest
@@ -392,6 +394,7 @@ class Calibration:
     seed: int
     data: tuple[str, ...]
     has_fit_rows: bool
+    risk_share: float = 1.0
 
     @classmethod
     def of(
@@ -471,6 +474,11 @@ class Calibration:
         return _as_labels(self.promise)
 
     @property
+    def risk(self) -> float:
+        """The probability with which a test of a plan may be wrong."""
+        return self.risk_share * (1.0 - (self.promise.confidence or 0.0))
+
+    @property
     def sample(self) -> Sample:
         """The calibration rows that may certify a promise."""
         return self.rows.sample
@@ -517,7 +525,7 @@ class Calibration:
 
         With `n_rows` and no `bound` among what is `known`, the bound is that of an exact binomial test.
         """
-        confidence, note = self.promise.confidence, known.pop("note", "")
+        note = known.pop("note", "")
         if promise is not None and promise.rows_needed() and self.rows.warned:
             promise, n_rows, n_broken, note = None, 0, 0, "The calibration rows look like rows that trained the model."
             for tested in ("bound", "tests", "n_gained"):
@@ -527,8 +535,8 @@ class Calibration:
         if self.options.threshold is not None:
             name = self.second_class
             note = f"That is {name!r}: P({name}) >= {self.options.threshold:g}. {note}".strip()
-        if n_rows > 0 and confidence is not None and "bound" not in known:
-            known["bound"] = certified_rate(n_broken, n_rows, confidence)
+        if n_rows > 0 and self.promise.confidence is not None and "bound" not in known:
+            known["bound"] = certified_rate(n_broken, n_rows, 1.0 - self.risk)
         # Methods on scores draw no more than an order. A seed that nobody gave is written only where it would lead to
         # another plan.
         draws = method in VOTE_METHODS or (isinstance(self.options.order, str) and self.options.order == "random")

@@ -12,19 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scurry.stopping import qwyc
 from scurry.stopping.sentinels.lanes import (
     CAUTIONS,
+    MARGIN_STEP,
     NO_LANE,
     SentinelFit,
+    decision_fit,
+    equal_margins,
     increments,
-    keep_apart,
-    label_rule,
     mean_family,
     near_decision,
     prefix_family,
     prefix_lanes,
-    read_estimates,
     spaced_sentinels,
     spread_unit,
 )
@@ -144,50 +143,59 @@ def fitted_of_labels():
     rows, new = (rows_of(leaves, rng.integers(0, 4, (600, 20)).tolist(), values) for _ in range(2))
     weight = near_decision(rows.target, 0.0)
     fit = fit_prefix(leaves, values, rows, sentinels=np.array([2, 5, 10]), weight=weight)
-    lanes = prefix_lanes(leaves, fit, with_spread=False)
     nodes = leaves.node[leaves.offset[:-1, None] + new.leaves].T
-    return fit, rows, lanes, nodes, new
+    return leaves, fit, nodes, new
 
 
-def test_increments_add_up_to_estimates_and_to_the_score():
-    estimates, full = np.array([[1.0, 2.0], [4.0, 1.0]]), np.array([3.0, 5.0])
-    found = increments(estimates, full)
-    assert found.tolist() == [[1.0, 3.0, -1.0], [2.0, -1.0, 4.0]]
+def test_increments_add_up_to_margins_and_to_the_decision():
+    found = increments(np.array([[1.0, -2.0], [4.0, -1.0]]), np.array([True, False]))
+    assert found.tolist() == [[1.0, 3.0, -3.0], [-2.0, 1.0, 0.0]]
 
 
-@pytest.mark.parametrize("amount", [0.0, 0.01, 0.3])
-def test_rows_stop_as_the_thresholds_say(fitted_of_labels, amount):
-    fit, rows, lanes, nodes, new = fitted_of_labels
-    margins = keep_apart(qwyc(increments(fit.tested, rows.target), max_disagreement=0.02, order="natural"))
-    estimates = read_estimates(lanes, nodes)
-    wide = margins.widen(amount)
-    decision, n_used = wide.decide(increments(estimates, new.target))
-    stops = label_rule(lanes, wide).stop(nodes)
+@pytest.mark.parametrize("threshold", [0.0, 0.7])
+@pytest.mark.parametrize("amount", [0.1, 0.5, 1.5])
+def test_rows_stop_as_the_margins_say(fitted_of_labels, threshold, amount):
+    leaves, fit, nodes, new = fitted_of_labels
+    found = decision_fit(leaves, fit, threshold)
+    scores = increments(found.margins(found.fit.sums(nodes)), new.target >= threshold)
+    wide = equal_margins(3, MARGIN_STEP, np.ones(4), negative_only=False).widen(amount)
+    decision, n_used = wide.decide(scores)
+    stops = found.rule(wide).stop(nodes)
     assert np.array_equal(stops.sentinel, n_used - 1)
     stopped = stops.sentinel < 3
-    assert 0 < stopped.sum() < len(nodes)
+    assert stopped.any()
+    assert amount < 0.5 or not stopped.all()
     # The label of a row that stopped is that of its estimate.
-    assert np.array_equal(stops.estimate[stopped] >= 0, decision[stopped])
+    assert np.array_equal(stops.estimate[stopped] >= threshold, decision[stopped])
 
 
-def test_thresholds_are_kept_on_their_sides_of_the_decision():
-    # The full scores are far from what the first model says, so that the fit puts a threshold beyond the decision.
-    margins = qwyc([[1.0, -5.0], [1.5, -5.0], [3.0, 1.0], [4.0, 1.0]], max_disagreement=0, order="natural")
-    assert margins.lower[0] > 0
-    apart = keep_apart(margins)
-    assert apart.lower[0] < 0 < apart.upper[0]
-    assert apart.upper[0] == margins.upper[0]
+def test_margins_are_distances_over_expected_errors(fitted_of_labels):
+    leaves, fit, nodes, _ = fitted_of_labels
+    found = decision_fit(leaves, fit, 0.0)
+    for at, (total, spread) in enumerate(found.fit.sums(nodes)):
+        expected = fit.sigma[at] * np.sqrt(spread * found.unit / fit.sentinels[at])
+        exact = found.fit.estimate(at, total) / expected
+        margin = found.margins(found.fit.sums(nodes))[at]
+        assert (np.abs(margin) <= np.abs(exact)).all()  # rounded towards 0
+        assert (margin * exact >= 0).all()
+        inside = np.abs(found.fit.estimate(at, total)) > 0.12 * fit.sigma[at]
+        assert (np.abs(margin[inside]) > 0.8 * np.abs(exact[inside])).all()
 
 
-def test_sides_that_never_stop_have_no_edge(fitted_of_labels):
-    fit, rows, lanes, nodes, _ = fitted_of_labels
-    negative = keep_apart(
-        qwyc(increments(fit.tested, rows.target), max_disagreement=0.02, order="natural", negative_only=True)
-    )
-    rule = label_rule(lanes, negative)
-    assert all(len(edges) <= 1 for edges in rule.edges)
-    found = rule.stop(nodes)
+def test_a_side_that_never_stops(fitted_of_labels):
+    leaves, fit, nodes, _ = fitted_of_labels
+    negative = equal_margins(3, 0.5, np.ones(4), negative_only=True)
+    found = decision_fit(leaves, fit, 0.0).rule(negative).stop(nodes)
+    assert (found.sentinel < 3).any()
     assert (found.estimate[found.sentinel < 3] < 0).all()
+
+
+def test_estimates_that_miss_nothing_stop_where_they_are_not_at_the_decision(fitted_of_labels):
+    leaves, fit, nodes, _ = fitted_of_labels
+    exact = replace(fit, sigma=np.zeros(3))
+    found = decision_fit(leaves, exact, 0.0)
+    stops = found.rule(equal_margins(3, 1.0, np.ones(4), negative_only=False)).stop(nodes)
+    assert (stops.sentinel == 0).mean() > 0.99
 
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "promises"

@@ -301,13 +301,6 @@ def test_scores_that_are_hardly_numbers():
     assert (fast.predict(X) != forest.predict(X)).mean() <= 0.1
 
 
-def test_the_choice_says_that_it_came_before_the_certificate():
-    assert "certified on other rows, which may take more" in by_scores.explain_choice(
-        "trees", {"qwyc": 33.4, "sentinels": 11.5}
-    )
-    assert "certified" not in by_scores.explain_choice("trees", {"qwyc": 33.4}, "the rows that fitted them")
-
-
 N_TRAIN, N_CALIBRATE = 1500, 4500
 
 

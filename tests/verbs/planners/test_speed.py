@@ -8,10 +8,12 @@ from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.ensemble import RandomForestClassifier
 
 import scurry
+from scurry.errors import InfeasibleError
 from scurry.plan import Plan
-from scurry.promises import Certain, Values
-from scurry.verbs.planners.by_scores import least_spent, try_sentinels
-from scurry.verbs.planners.speed import expected_time, explain_speed
+from scurry.promises import Certain, Certificate, ExitMeasurement, Values
+from scurry.verbs.options import Calibration, ExitOptions
+from scurry.verbs.planners.by_scores import try_sentinels
+from scurry.verbs.planners.speed import certify_in_turn, expected_time, explain_choice, explain_speed, least_spent
 
 N = 1500
 
@@ -94,8 +96,66 @@ def test_sentinels_are_not_tried_in_symmetric_trees(boosted, rows):
     assert "takes no longer in batches" in str(named.summary())
 
 
-def test_sentinels_are_taken_where_they_spend_hardly_more():
-    assert least_spent({"qwyc": 10.0, "natural": 30.0, "sentinels": 10.9}) == "sentinels"
-    assert least_spent({"qwyc": 10.0, "natural": 30.0, "sentinels": 11.1}) == "qwyc"
+def test_sentinels_come_first_where_they_spend_not_much_more():
+    assert least_spent({"qwyc": 10.0, "natural": 30.0, "sentinels": 14.9}) == "sentinels"
+    assert least_spent({"qwyc": 10.0, "natural": 30.0, "sentinels": 15.1}) == "qwyc"
     assert least_spent({"qwyc": 10.0, "natural": 9.0}) == "natural"
     assert least_spent({"qwyc": np.inf, "sentinels": np.inf}) == "qwyc"
+
+
+@pytest.fixture
+def certify(boosted, rows):
+    """Certify methods that take so many trees, or are refused, and return the plan, the shares of risk, and by what."""
+
+    def run(expected, trees, *, is_enough=True):
+        shares = {}
+
+        def one(calibration, method):
+            shares[method] = calibration.risk_share
+            if trees[method] is None:
+                raise InfeasibleError(f"{method} is refused")
+            measured = ExitMeasurement(changed=0.0, mean_trees=trees[method])
+            return Plan.full(boosted, Certificate(method=method, measured=measured)), trees[method]
+
+        calibration = Calibration.of(boosted, rows[0][N:], None, None, ExitOptions())
+        plan, spent = certify_in_turn(calibration, expected, one, lambda shared: is_enough)
+        assert spent == trees[plan.certificate.method]
+        return plan.certificate, shares
+
+    return run
+
+
+def test_the_second_method_is_tested_if_the_first_spends_more_than_expected(certify):
+    expected = {"qwyc": 2.0, "natural": 3.0, "fan": 9.0}
+    certificate, shares = certify(expected, {"qwyc": 2.5, "natural": 1.0, "fan": 1.0})
+    assert certificate.method == "qwyc"
+    assert shares == {"qwyc": 0.8}
+    certificate, shares = certify(expected, {"qwyc": 20.0, "natural": 4.0, "fan": 1.0})
+    assert certificate.method == "natural"
+    assert "on the rows that certify: qwyc 20.0, natural 4.0" in certificate.why
+    assert shares == {"qwyc": 0.8, "natural": pytest.approx(0.2)}
+    assert certify(expected, {"qwyc": 20.0, "natural": 40.0})[0].method == "qwyc"
+    assert certify(expected, {"qwyc": None, "natural": 40.0})[0].method == "natural"
+    assert certify(expected, {"qwyc": 50.0, "natural": None})[0].method == "qwyc"
+    with pytest.raises(InfeasibleError, match="qwyc is refused"):
+        certify(expected, {"qwyc": None, "natural": None})
+
+
+def test_the_first_method_has_all_of_the_risk_if_there_is_no_second(certify):
+    for expected, is_enough in (
+        ({"qwyc": 2.0, "natural": 3.0}, False),
+        ({"qwyc": 2.0, "natural": np.inf}, True),
+        ({"qwyc": np.inf}, True),
+        ({"qwyc": 2.0}, True),
+    ):
+        certificate, shares = certify(expected, {"qwyc": 20.0, "natural": 1.0}, is_enough=is_enough)
+        assert certificate.method == "qwyc"
+        assert shares == {"qwyc": 1.0}
+
+
+def test_the_choice_says_that_it_came_before_the_certificate():
+    assert "certified on other rows, which may take more" in explain_choice(
+        "trees", {"qwyc": 33.4, "sentinels": 11.5}, "sentinels"
+    )
+    assert "their one threshold" in explain_choice("trees", {"qwyc": 10.0, "sentinels": 11.5}, "sentinels")
+    assert "certified" not in explain_choice("trees", {"qwyc": 33.4}, "qwyc", "the rows that fitted them")

@@ -3,9 +3,9 @@
 The fits of this folder are real numbers. A rule that is certified must decide alike wherever it runs, so its numbers
 are rounded to integers first. Everything that is tested, and everything that runs, counts in these.
 
-Labels stop by thresholds on estimates of the full score, which decide between two classes. A rule on scores sees one
-increment per sentinel, by which the estimate changes, and a last one to the full score. So `scurry.stopping.qwyc` fits
-thresholds to it as to a sum of trees.
+Labels stop by thresholds on margins: how far the estimate of the full score is from the decision between two classes,
+in units of the error to be expected. A rule on scores sees one increment per sentinel, by which the margin changes, and
+a last one to the full score, as if they were trees.
 
 Values stop by families of rules, from cautious to bold, once an estimate is close enough to the full value. All members
 stop a row where ``caution`` times its expected error is at most the error that is allowed. They differ in the caution
@@ -22,7 +22,7 @@ of ``s2 * (1 / r - 1 / T)``, where ``s2`` is the variance between trees of this 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple, Self
@@ -225,7 +225,6 @@ def power_unit(largest: float, n_trees: int, n_times: int | None = None) -> floa
 
 
 _FAR_WEIGHT, _NEAR = 0.05, 0.5  # the weight of rows far from the decision; what is near, in deviations of the scores
-_MARGIN = 1e-6  # deviations: an estimate so close to the decision could round to the other side
 
 
 def near_decision(scores: FloatArray, threshold: float) -> FloatArray:
@@ -241,55 +240,124 @@ def near_decision(scores: FloatArray, threshold: float) -> FloatArray:
     return weight
 
 
-def increments(estimates: FloatArray, full: FloatArray) -> FloatArray:
-    """Return what each sentinel adds to the estimate, and last what is missing to the full score.
+# Distances from the decision at which intervals begin, in deviations of what estimates miss: as many as are searched in
+# registers at run time.
+_DISTANCES = np.concatenate([[0.02, 0.06], np.geomspace(0.12, 16.0, 29)])
+MARGIN_STEP = 2.0**-16  # margins are multiples of it, so that nothing rounds where they are compared
+_LARGEST_MARGIN = 2.0**12
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DecisionFit:
+    """Estimates of a score as margins: how far they are from the decision, in units of the errors to be expected.
+
+    An estimate at sentinel ``j`` with the distance ``d`` from the decision, in units of what estimates miss there, has
+    the margin ``d / sqrt(mean spread of the row's leaves)``. So one threshold suits all sentinels. Distances are
+    rounded towards 0, to the beginnings of intervals.
+
+    Attributes
+    ----------
+    fit : SentinelFit
+        Without limits.
+    distance : list of n_sentinels float64 arrays
+        Of each interval; negative on the side of the first class, 0 next to the decision.
+    unit : float
+        Of spreads.
+    """
+
+    fit: SentinelFit
+    distance: list[FloatArray]
+    unit: float
+
+    def margins(self, sums: Iterable[tuple[NDArray[np.int64], FloatArray]]) -> FloatArray:
+        """Return the margins of rows with these sums and spreads at each sentinel; shape (n_sentinels, n_rows)."""
+        return np.stack([
+            self._margin(at, self.distance[at][np.searchsorted(self.fit.edges[at], total, side="right")], spread)
+            for at, (total, spread) in enumerate(sums)
+        ])  # fmt: skip
+
+    def read_tested(
+        self, estimates: FloatArray, nodes: NDArray[np.integer]
+    ) -> Iterator[tuple[NDArray[np.int64], FloatArray]]:
+        """Yield sums and spreads of rows with these estimates, of shape (n_sentinels, n_rows), at each sentinel."""
+        spread, done = np.zeros(len(nodes)), 0
+        for at, n_trees in enumerate(self.fit.sentinels):
+            for tree in self.fit.order[done:n_trees]:
+                spread += self.fit.lanes[nodes[:, tree], self.fit.spread_lane]
+            done = int(n_trees)
+            yield np.rint((estimates[at] - self.fit.offset[at]) / self.fit.scale[at]).astype(np.int64), spread
+
+    def _margin(self, at: int, distance: FloatArray, spread: FloatArray) -> FloatArray:
+        """Return the margin at a sentinel. It falls with the spread, whatever is rounded."""
+        mean = np.maximum(spread, 1.0) * (self.unit / float(self.fit.sentinels[at]))
+        margin = np.clip(distance / np.sqrt(mean), -_LARGEST_MARGIN, _LARGEST_MARGIN)
+        whole: FloatArray = np.trunc(margin / MARGIN_STEP) * MARGIN_STEP
+        return whole
+
+    def rule(self, thresholds: MarginFit) -> SentinelFit:
+        """Return the rule that stops rows at margins up to `lower` and from `upper` on."""
+        limits = []
+        for at, distance in enumerate(self.distance):
+            # The largest spread with which an interval stops rows is a whole number, and found by halving.
+            stops, waits = np.full(len(distance), -1.0), np.full(len(distance), 2.0**31)
+            while (waits - stops > 1).any():
+                middle = np.floor((stops + waits) / 2)
+                margin = self._margin(at, distance, middle)
+                may_stop = np.where(distance > 0, margin >= thresholds.upper[at], margin <= thresholds.lower[at])
+                may_stop &= distance != 0
+                stops, waits = np.where(may_stop, middle, stops), np.where(may_stop, waits, middle)
+            limits.append(stops)
+        return self.fit.with_limits(limits)
+
+
+def decision_fit(leaves: Leaves, fit: PrefixFit, threshold: float) -> DecisionFit:
+    """Return the margins of a prefix fit; rows with scores from `threshold` on belong to the second class."""
+    lanes = prefix_lanes(leaves, fit, with_spread=True)
+    unit = float(lanes.scale[0])
+    # Estimates so close to the decision could round to the other side.
+    closest = max(4.0 * float(np.spacing(np.float32(abs(threshold)))), 2.0 * unit)
+    edges, distances = [], []
+    for at in range(len(fit.sentinels)):
+        sigma = max(float(fit.sigma[at]), closest)
+        beyond = np.maximum(_DISTANCES * sigma, closest)
+        above = np.ceil((threshold + beyond - lanes.offset[at]) / unit)
+        below = np.floor((threshold - beyond - lanes.offset[at]) / unit) + 1
+        # Where units are so coarse that intervals begin together, the farthest is left.
+        kept = [np.append(np.diff(each) != 0, True) for each in (below, above)]
+        ends = np.concatenate([below[kept[0]][::-1], above[kept[1]]])
+        edges.append(np.clip(ends, -(2**31) + 1, 2**31 - 1).astype(np.int64))
+        distances.append(np.concatenate([-_DISTANCES[kept[0]][::-1], [0.0], _DISTANCES[kept[1]]]))
+    return DecisionFit(fit=replace(lanes, edges=edges), distance=distances, unit=spread_unit(leaves, fit))
+
+
+def increments(margins: FloatArray, decisions: NDArray[np.bool_]) -> FloatArray:
+    """Return what each sentinel adds to the margin, and last what is missing to that of the full score: 1 or -1.
 
     Parameters
     ----------
-    estimates : float64 array of shape (n_sentinels, n_rows)
-    full : float64 array of shape (n_rows,)
+    margins : float64 array of shape (n_sentinels, n_rows)
+    decisions : bool array of shape (n_rows,)
 
     Returns
     -------
     float64 array of shape (n_rows, n_sentinels + 1)
     """
-    return np.diff(np.vstack([np.zeros_like(full), estimates, full]), axis=0).T
+    full = np.where(decisions, 1.0, -1.0)
+    return np.diff(np.vstack([np.zeros_like(full), margins, full]), axis=0).T
 
 
-def keep_apart(fit: MarginFit) -> MarginFit:
-    """Return the fit with thresholds on both sides of the decision, so that an estimate implies its label."""
-    margin = max(_MARGIN * fit.spread, 4.0 * float(np.spacing(np.float32(abs(fit.decision_threshold)))))
-    return replace(
-        fit,
-        lower=np.minimum(fit.lower, fit.decision_threshold - margin),
-        upper=np.maximum(fit.upper, fit.decision_threshold + margin),
-        mean_cost=None,
-        n_mistakes=None,
+def equal_margins(n_sentinels: int, margin: float, costs: FloatArray, *, negative_only: bool) -> MarginFit:
+    """Return the thresholds that stop rows at the same margin at every sentinel."""
+    return MarginFit(
+        order=np.arange(n_sentinels + 1),
+        lower=np.full(n_sentinels, -margin),
+        upper=np.full(n_sentinels, np.inf if negative_only else margin),
+        costs=costs,
+        decision_threshold=0.0,
+        step=MARGIN_STEP,
+        spread=1.0,
+        n_rows=0,
     )
-
-
-def read_estimates(fit: SentinelFit, nodes: NDArray[np.integer]) -> FloatArray:
-    """Return the estimates of rows at all sentinels, shape (n_sentinels, n_rows), as they come out at run time."""
-    estimates = np.empty((len(fit.sentinels), len(nodes)))
-    for at, (total, _) in enumerate(fit.sums(nodes)):
-        estimates[at] = fit.estimate(at, total)
-    return estimates
-
-
-def label_rule(fit: SentinelFit, thresholds: MarginFit) -> SentinelFit:
-    """Return the rule that stops at estimates up to `lower` and from `upper` on."""
-    edges, limits = [], []
-    for at in range(len(fit.sentinels)):
-        # Offsets are multiples of the unit, a power of two, so that nothing here rounds.
-        unit = fit.scale[at]
-        below = np.floor(thresholds.lower[at] / unit) - fit.offset[at] / unit + 1
-        above = np.ceil(thresholds.upper[at] / unit) - fit.offset[at] / unit
-        sides = [(below, -np.inf)] if np.isfinite(below) else []
-        sides += [(above, np.inf)] if np.isfinite(above) else []
-        first = np.inf if np.isfinite(below) else -np.inf
-        edges.append(np.clip([edge for edge, _ in sides], -(2**31), 2**31 - 1).astype(np.int64))
-        limits.append(np.array([first, *(limit for _, limit in sides)]))
-    return replace(fit, edges=edges, limits=limits)
 
 
 CAUTIONS = np.geomspace(8.0, 0.25, 121)

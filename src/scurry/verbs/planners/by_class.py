@@ -13,7 +13,7 @@ promise (`split_risk`); no union bound is needed.
   fixed sequence at the group's own risk, so a member that breaks the promise for a group is accepted with at most that
   probability, and with independent groups all promises hold at once with the confidence asked for.
 
-Which order of trees is taken is decided on rows that certify nothing (see `planners.by_scores.choose_method`).
+Which order of trees is taken is decided on rows that certify nothing (see `planners.speed.certify_in_turn`).
 
 A promise about right answers is about accuracy, or about the mean cost of answers. A family of rules is walked from the
 most cautious to the boldest while each passes its test on labelled rows. For accuracy that is the exact paired test of
@@ -44,13 +44,12 @@ from scurry.stopping.scores.qwyc import Family, MarginFit, last_accepted
 from scurry.verbs.options import Calibration
 from scurry.verbs.planners.by_scores import (
     ScoreSearch,
-    choose_method,
+    compare_methods,
     decide_in_full,
-    explain_choice,
-    keep_if_worth_it,
     methods_for,
     split_to_choose,
 )
+from scurry.verbs.planners.speed import certify_in_turn, keep_if_worth_it
 
 _FIT_SHARE = 0.3  # of the mistakes that the promise allows, spent by the fit that is widened
 _BOLD_SHARES = (0.45, 0.6, 0.8, 1.0, 1.3, 2.0)
@@ -91,27 +90,33 @@ class _Group:
 
 def plan_by_class(calibration: Calibration) -> Plan:
     """Return the plan with the fewest trees that keeps a promise for every group of rows."""
-    search = ScoreSearch.of(calibration)
-    groups = _find_groups(search)
-    risk = 1.0 - (calibration.promise.confidence or 0.0)
+    own = ScoreSearch.of(calibration)
+    groups = _find_groups(own)
     if isinstance(calibration.promise, Recall) and calibration.promise.max_changed is None:
-        groups = _settle_others(groups, risk)
+        groups = _settle_others(groups, calibration.risk)
         calibration = replace(calibration, promise=replace(calibration.promise, max_changed=groups[-1].max_rate))
-        search = replace(search, calibration=calibration)
-    risks = split_risk([group.n_rows for group in groups], [group.max_rate for group in groups], risk)
-    _check_enough(calibration, groups, risks)
+    if not _has_enough(groups, calibration):
+        raise _infeasible(calibration, groups)
     allowed = min(group.max_rate * group.fit_share for group in groups)
-    method, why = choose_method(calibration, allowed)
-    search = search if method != "sentinels" else ScoreSearch.by(method, calibration)
-    family = search.family(method, allowed, _FIT_SHARE, _BOLD_SHARES)
-    has_sides = isinstance(family.first, MarginFit) and all(group.label is not None for group in groups)
-    rule = (_walk_sides if has_sides else _walk_whole)(search, family, groups, risks)
-    if rule is None:
-        raise _infeasible(calibration, groups, risk)
-    tests = _test_groups(search, rule, groups, risks)
-    n_broken = sum(test.n_broken for test in tests)
-    plan, spent = search.plan(method, rule, n_broken=n_broken, bound=None, tests=tests, why=why)
-    return keep_if_worth_it(calibration, plan, spent)
+
+    def certify(tested: Calibration, method: str) -> tuple[Plan, float]:
+        search = ScoreSearch.by(method, tested) if method == "sentinels" else replace(own, calibration=tested)
+        risks = _divide_risk(groups, tested)
+        family = search.family(method, allowed, _FIT_SHARE, _BOLD_SHARES)
+        has_sides = isinstance(family.first, MarginFit) and all(group.label is not None for group in groups)
+        rule = (_walk_sides if has_sides else _walk_whole)(search, family, groups, risks)
+        if rule is None:
+            cautious = _test_groups(search, family[0], groups, risks)
+            raise _infeasible(tested, groups, [test.n_broken for test in cautious])
+        tests = _test_groups(search, rule, groups, risks)
+        return search.plan(method, rule, n_broken=sum(test.n_broken for test in tests), bound=None, tests=tests)
+
+    spent = compare_methods(calibration, allowed)
+    return keep_if_worth_it(calibration, *certify_in_turn(calibration, spent, certify, partial(_has_enough, groups)))
+
+
+def _divide_risk(groups: Sequence[_Group], calibration: Calibration) -> NDArray[np.float64]:
+    return split_risk([group.n_rows for group in groups], [group.max_rate for group in groups], calibration.risk)
 
 
 def _walk_sides(
@@ -255,17 +260,27 @@ def _find_code(forest: Forest, label: Any) -> int:
         ) from error
 
 
-def _check_enough(calibration: Calibration, groups: Sequence[_Group], risks: NDArray[np.float64]) -> None:
-    """Raise an error if a group has too few rows for its promise, even if none of them changed."""
-    if any(group.n_rows * np.log1p(-group.max_rate) > np.log(risk) for group, risk in zip(groups, risks, strict=True)):
-        raise _infeasible(calibration, groups, float(-np.expm1(np.log1p(-risks).sum())))
+def _has_enough(groups: Sequence[_Group], calibration: Calibration) -> bool:
+    """Return whether every group has enough rows for its promise if none of them changes."""
+    each = zip(groups, _divide_risk(groups, calibration), strict=True)
+    return all(group.n_rows * np.log1p(-group.max_rate) <= np.log(risk) for group, risk in each)
 
 
-def _infeasible(calibration: Calibration, groups: Sequence[_Group], risk: float) -> InfeasibleError:
-    """Return the error that names the group furthest from having enough rows, and how many more it needs."""
+def _infeasible(
+    calibration: Calibration, groups: Sequence[_Group], n_changed: Sequence[int] | None = None
+) -> InfeasibleError:
+    """Return the error that names the group furthest from having enough rows, and how many more it needs.
+
+    If all have enough, that is the one of which the most cautious rule changes most: `n_changed` of each.
+    """
+    risk = calibration.risk
     more = [_count_more(groups, at, risk) for at in range(len(groups))]
-    worst = int(np.argmax(more))
-    group = groups[worst]
+    counts = [0] * len(groups) if n_changed is None or max(more) > 0 else n_changed
+    rates = [_least_rate(groups, at, risk, count) for at, count in enumerate(counts)]
+    worst = int(
+        np.argmax(more if max(more) > 0 else [rate / one.max_rate for rate, one in zip(rates, groups, strict=True)])
+    )
+    group, least = groups[worst], round_up(rates[worst], 2)
     # Without rows to fit, half of the calibration rows are used for that.
     factor = 1 if calibration.has_fit_rows else 2
     unit = calibration.rows.unit
@@ -275,14 +290,16 @@ def _infeasible(calibration: Calibration, groups: Sequence[_Group], risk: float)
     )
     if more[worst] == 0:
         return InfeasibleError(
-            f"{asked}: even the most cautious rule changes too many of them. Allow more than {group.argument} "
-            f"{group.max_rate:g}, or pass more rows",
+            f"{asked}: even the most cautious rule changes {counts[worst]:,} of them. Allow {group.argument} {least:g} "
+            "or more, or pass more rows",
+            least,
             argument="promise",
         )
-    needed, least = factor * more[worst], round_up(_least_rate(groups, worst, risk), 2)
+    needed = factor * more[worst]
     return InfeasibleError(
         f"{asked}. Add at least {needed:,} more calibration {unit}s of this kind (rows of one class alone may be "
         f"added), or allow {group.argument} {least:g} or more",
+        least,
         n_rows_needed=factor * (group.n_rows + more[worst]),
         argument="promise",
     )
@@ -300,14 +317,14 @@ def _settle_others(groups: Sequence[_Group], risk: float) -> list[_Group]:
     return [replace(group, max_rate=rate) if at in others else group for at, group in enumerate(groups)]
 
 
-def _least_rate(groups: Sequence[_Group], at: int, risk: float) -> float:
-    """Return the least rate of one group that its rows certify if none of them changes."""
+def _least_rate(groups: Sequence[_Group], at: int, risk: float, n_changed: int = 0) -> float:
+    """Return the least rate of one group that its rows certify if so many of them change."""
     counts = [group.n_rows for group in groups]
     least, most = 0.0, 1.0
     while most - least > 1e-3 * most:
         middle = (least + most) / 2
         rates = [middle if k == at else group.max_rate for k, group in enumerate(groups)]
-        is_enough = counts[at] * np.log1p(-middle) <= np.log(split_risk(counts, rates, risk)[at])
+        is_enough = binom.cdf(n_changed, counts[at], middle) <= split_risk(counts, rates, risk)[at]
         least, most = (least, middle) if is_enough else (middle, most)
     return most
 
@@ -410,21 +427,30 @@ def plan_by_accuracy(calibration: Calibration) -> Plan:
             f"error_costs of the promise are for {len(promise.error_costs)} classes, the model has {forest.n_classes}",
             argument="promise",
         )
-    method, share, why = _choose_family(calibration, promise)
-    search = ScoreSearch.by(method, calibration)
-    family, test, last = _walk(search, method, share, promise, partial(_test_on_rows, search, promise))
-    if last is None:
-        raise _refuse_accuracy(calibration, promise, search.held_out.n_rows)
-    at = search.cheapest_of(family, last)
-    plan, spent = search.plan(
-        method,
-        family[at],
-        n_broken=int(test.n_worse[at]),
-        n_gained=int(test.n_better[at]),
-        bound=test.bound(at),
-        why=why,
-    )
-    return keep_if_worth_it(calibration, plan, spent)
+    shares, spent = _compare_families(calibration, promise)
+
+    def certify(tested: Calibration, method: str) -> tuple[Plan, float]:
+        search, at_risk = ScoreSearch.by(method, tested), replace(promise, confidence=1.0 - tested.risk)
+        make_test = partial(_test_on_rows, search, at_risk)
+        family, test, last = _walk(search, method, shares[method], at_risk, make_test)
+        if last is None:
+            raise _refuse_accuracy(tested, promise, search.held_out.n_rows, test.bound(0))
+        at = search.cheapest_of(family, last)
+        return search.plan(
+            method,
+            family[at],
+            n_broken=int(test.n_worse[at]),
+            n_gained=int(test.n_better[at]),
+            bound=test.bound(at),
+        )
+
+    return keep_if_worth_it(calibration, *certify_in_turn(calibration, spent, certify, _can_certify_accuracy))
+
+
+def _can_certify_accuracy(calibration: Calibration) -> bool:
+    needed = replace(calibration.promise, confidence=1.0 - calibration.risk).rows_needed()
+    n_rows = calibration.rows.n_units
+    return (n_rows if calibration.has_fit_rows else n_rows // 2) >= needed
 
 
 def _walk(
@@ -449,13 +475,12 @@ def _walk(
     return family, test, last
 
 
-def _choose_family(calibration: Calibration, promise: Accuracy) -> tuple[str, float, str]:
-    """Return the method and the share of the first fit that promise to spend least, and why.
+def _compare_families(calibration: Calibration, promise: Accuracy) -> tuple[dict[str, float], dict[str, float]]:
+    """Return for each method the share of the first fit that promises to spend least, and what it then spends.
 
-    Rows that certify nothing tell, so that the whole risk is left for the family that is chosen. Their labels are not
-    known. The model's own probabilities stand for them: they tell how many losses and gains to expect where labels
-    change, with less scatter than known labels would have. If they are wrong, a worse family may be chosen, but what is
-    certified stays true.
+    Rows that certify nothing tell. Their labels are not known. The model's own probabilities stand for them: they tell
+    how many losses and gains to expect where labels change, with less scatter than known labels would have. If they are
+    wrong, a worse family may be chosen, but what is certified stays true.
     """
     methods = methods_for(calibration)
     choosing, certifying = split_to_choose(
@@ -472,9 +497,9 @@ def _choose_family(calibration: Calibration, promise: Accuracy) -> tuple[str, fl
                     spent[method, share] = search.mean_cost(family, search.cheapest_of(family, last))
         except InputError:
             continue  # all rows may do, and if not, their error says what is wrong
-    best = min(spent, key=lambda one: spent[one], default=(methods[0], _FIT_SHARES[0]))
-    least = {name: min((cost for (one, _), cost in spent.items() if one == name), default=np.inf) for name in methods}
-    return *best, explain_choice(calibration.options.cost_unit, least)
+    costs = {method: [spent.get((method, share), np.inf) for share in _FIT_SHARES] for method in methods}
+    shares = {method: _FIT_SHARES[int(np.argmin(one))] for method, one in costs.items()}
+    return shares, {method: min(one) for method, one in costs.items()}
 
 
 def _test_on_rows(search: ScoreSearch, promise: Accuracy, family: Family) -> _PairedTest | _CostTest:
@@ -526,7 +551,8 @@ def _count_labels(
     return counts
 
 
-def _refuse_accuracy(calibration: Calibration, promise: Accuracy, n_rows: int) -> InfeasibleError:
+def _refuse_accuracy(calibration: Calibration, promise: Accuracy, n_rows: int, achievable: float) -> InfeasibleError:
+    """Return the error that says what the most cautious rule can promise."""
     # Without rows to fit, half of the calibration rows are used for that.
     needed = promise.rows_needed() if calibration.has_fit_rows else 2 * promise.rows_needed() - 1
     what = "a rise of the mean cost" if promise.error_costs is not None else "a fall in accuracy"
@@ -534,7 +560,8 @@ def _refuse_accuracy(calibration: Calibration, promise: Accuracy, n_rows: int) -
     advice = "more calibration rows" if enough else f"at least {needed:,} calibration rows"
     return InfeasibleError(
         f"{what} of at most {promise.max_loss:g} cannot be certified with confidence {promise.confidence} on "
-        f"{n_rows:,} {calibration.rows.unit}s. Pass {advice}, or a larger max_loss",
+        f"{n_rows:,} {calibration.rows.unit}s; {achievable:.3g} can. Pass {advice}, or a larger max_loss",
+        achievable,
         n_rows_needed=None if enough else needed,
         argument="promise",
     )

@@ -9,7 +9,7 @@ were fitted, in the same order of trees, for larger shares of the promise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,7 +21,6 @@ from scurry.errors import InfeasibleError, InputError
 from scurry.forest import Forest, score_step
 from scurry.formatting import round_up
 from scurry.plan import Plan
-from scurry.plan.whole_rows import decision_score
 from scurry.promises import Certificate, ExitMeasurement, Labels
 from scurry.runners.sentinels import sentinel_plan
 from scurry.stopping import FanFit, LeaderFit, MarginFit, ScoreFit, fan, multiclass_qwyc, qwyc
@@ -36,7 +35,8 @@ from scurry.stopping.guarantee import (
     split_rows,
 )
 from scurry.stopping.scores.qwyc import Family
-from scurry.stopping.sentinels.lanes import keep_apart, label_rule
+from scurry.stopping.scores.rule import round_to_grid
+from scurry.stopping.sentinels.lanes import MARGIN_STEP, equal_margins
 from scurry.stopping.sentinels.prefix import MAX_LEAVES
 from scurry.verbs.options import Calibration, CheckedRows
 from scurry.verbs.planners.score_map import with_quality
@@ -72,16 +72,12 @@ SCORE_METHODS = ("qwyc", "fan", "natural", "sentinels")
 # How far thresholds are moved outwards, in units of the spread of full scores (or of gamma): from "as fitted" to
 # "hardly ever stop".
 _AMOUNTS = np.concatenate([[0.0], np.geomspace(1e-3, 10.0, 120)])
+_MARGINS = np.concatenate([[0.0], np.geomspace(0.02, 64.0, 280)])  # the same for margins at sentinels
 
 _FIT_SHARE = 0.3  # of the promised rate, spent by the fit
-_BOLD_SHARES = (0.45, 0.6, 0.8, 1.0, 1.3, 2.0)  # spent by the fits that follow where rows allow
-WORTH_IT = 0.9  # below this share of trees saved, the full evaluation's simpler loop is as fast
-# Sentinels are taken also if they spend so much more than the best on rows that compare methods. They have few
-# thresholds. An order with a threshold after every tree fits its rows better, and has to be widened more on others.
-_CLOSE = 1.1
+_BOLD_SHARES = tuple(0.3 * 1.15**step for step in range(1, 15))  # spent by the fits that follow where rows allow
 _BIN_WIDTH = 0.1  # Fan's, in units of the score
 _MIN_BIN_ROWS = 5  # bins of fewer rows show no deviation, and would stop rows at any gamma
-_COMPARING_ROWS = "rows that fitted none of them"
 
 
 def plan_by_scores(calibration: Calibration, method: str) -> tuple[Plan, float]:
@@ -141,6 +137,8 @@ class ScoreSearch:
         Makes the scores of rows.
     make_plan : callable
         Makes the plan of a fit and a certificate.
+    wider : float64 array of shape (n_amounts,)
+        Ascending amounts by which a fit is widened.
     """
 
     calibration: Calibration
@@ -155,6 +153,7 @@ class ScoreSearch:
     tests: NDArray[np.bool_]
     score_rows: Callable[[NDArray[Any]], NDArray[np.float64]]
     make_plan: Callable[[Any, Certificate], Plan]
+    wider: NDArray[np.float64]
 
     @classmethod
     def by(cls, method: str, calibration: Calibration) -> ScoreSearch:
@@ -182,6 +181,7 @@ class ScoreSearch:
             make_plan=lambda fit, certificate: Plan(
                 order=forest.trees_of(fit.order), stop=fit.stop_rule(step), certificate=certificate
             ),
+            wider=_AMOUNTS,
         )
 
     @classmethod
@@ -190,35 +190,36 @@ class ScoreSearch:
         forest = calibration.forest
         check_refit(forest)
         rows, y, tests = split_to_fit(calibration)
-        fit, scores = fit_labels(forest, rows)
-        starts = np.concatenate([[0], fit.sentinels])
-        costs = calibration.tree_costs(InMemory(rows))[fit.order]
+        decision, scores = fit_labels(forest, rows)
+        starts = np.concatenate([[0], decision.fit.sentinels])
+        costs = calibration.tree_costs(InMemory(rows))[decision.fit.order]
         return cls(
             calibration=calibration,
             rows=rows,
             y=y,
             scores=scores,
             decisions=decide_in_full(forest, rows),
-            threshold=decision_score(forest),
+            threshold=0.0,
             costs=np.add.reduceat(costs, starts),
             n_trees=np.diff(np.append(starts, forest.n_trees)).astype(np.float64),
             held_out=calibration.sample if tests.all() else calibration.sample.where(tests),
             tests=tests,
-            score_rows=partial(count_increments, forest, fit),
+            score_rows=partial(count_increments, forest, decision),
             make_plan=lambda thresholds, certificate: with_quality(
-                calibration, tests, sentinel_plan(label_rule(fit, thresholds), certificate)
+                calibration, tests, sentinel_plan(decision.rule(thresholds), certificate)
             ),
+            wider=_MARGINS,
         )
 
     @property
     def is_tested(self) -> bool:
         """Whether rows certify something."""
-        return self.calibration.labels.confidence is not None
+        return self.calibration.promise.confidence is not None
 
     @property
     def amounts(self) -> NDArray[np.float64]:
         """The amounts by which a fit is widened; 0 alone where nothing is certified."""
-        return _AMOUNTS if self.is_tested else np.zeros(1)
+        return self.wider if self.is_tested else np.zeros(1)
 
     @property
     def fit_share(self) -> float:
@@ -227,9 +228,23 @@ class ScoreSearch:
 
     def fit(self, method: str, max_rate: float, order: NDArray[np.int64] | None = None) -> ScoreFit:
         """Fit a rule that changes at most `max_rate` of the rows, in an order that is given or found."""
+        if method == "sentinels":
+            return self._fit_margins(max_rate)
+        if method != "fan" and (self.decisions == self.decisions[0]).all():
+            return _stop_at_once(self)
         if self.calibration.forest.n_classes == 2:
             return _fit_two_classes(self, method, max_rate, order)
         return _fit_many_classes(self, method, max_rate, order)
+
+    def _fit_margins(self, max_rate: float) -> MarginFit:
+        """Return the boldest margin, which is widened; where nothing is certified, the boldest that keeps the limit."""
+        is_negative = self.calibration.options.keep_scores == "positive"
+        fit = equal_margins(self.scores.shape[1] - 1, MARGIN_STEP, self.costs, negative_only=is_negative)
+        if self.is_tested:
+            return fit
+        n_mistakes = fit.widening_curve(self.scores, self.wider, decisions=self.decisions).n_mistakes
+        allowed = np.flatnonzero(n_mistakes <= max_rate * len(self.rows))
+        return fit.widen(float(self.wider[allowed[0] if len(allowed) else -1]))
 
     def count_exits(self, fits: Sequence[ScoreFit], amounts: NDArray[np.float64]) -> Sums:
         """Count exits on the rows that certify, for all fits and amounts of widening, in one pass."""
@@ -283,13 +298,15 @@ class ScoreSearch:
             Of it, what the fits spend that follow.
         """
         first = self.fit(method, share * allowed)
-        family = Family(first, _AMOUNTS, self.bolder_fits(method, allowed, first, bolder))
+        family = Family(first, self.wider, self.bolder_fits(method, allowed, first, bolder))
         if isinstance(first, MarginFit) and self.calibration.forest.aggregation != "sum":
             return family.stagger(float(np.ptp(self.scores)))
         return family
 
     def bolder_fits(self, method: str, allowed: float, first: ScoreFit, shares: Sequence[float]) -> list[ScoreFit]:
-        """Return rules in the order of `first` that spend these shares of what is allowed."""
+        """Return rules in the order of `first` that spend these shares of what is allowed; none for sentinels."""
+        if method == "sentinels":
+            return []  # the first one is as bold as they get
         return [self.fit(method, rate, first.order) for share in shares if (rate := share * allowed) < 1]
 
     def count(self, family: Family, rows: NDArray[np.bool_] | None = None) -> Sums:
@@ -328,15 +345,17 @@ class ScoreSearch:
         """Return the members before the first that fails its test; all of them keep the promise at once."""
         promise = self.calibration.labels
         n_mistakes = [member.n_mistakes for member in family]
-        last = certify_rates(n_mistakes, self.held_out.n_rows, promise.max_changed, promise.confidence or 0.0)
+        confidence = 1.0 - self.calibration.risk
+        last = certify_rates(n_mistakes, self.held_out.n_rows, promise.max_changed, confidence)
         return list(family[: last + 1])
 
     def _bolder(self, method: str, fit: ScoreFit) -> list[_Member]:
         """Return thresholds in the order of `fit` that spend more of the promise on the rows that fitted it."""
         if self.calibration.options.gamma is not None:
             return []  # the caller has said how bold
-        rates = [rate for share in _BOLD_SHARES if (rate := share * self.calibration.labels.max_changed) < 1]
-        fits = [self.fit(method, rate, fit.order) for rate in rates]
+        fits = self.bolder_fits(method, self.calibration.labels.max_changed, fit, _BOLD_SHARES)
+        if not fits:
+            return []
         counts = self.count_exits(fits, np.zeros(1))
         return [_Member(bold, 0.0, exits[:, 0]) for bold, exits in zip(fits, counts, strict=True)]
 
@@ -405,8 +424,6 @@ def _fit_two_classes(
     forest, options = search.calibration.forest, search.calibration.options
     decisions, step, y = search.decisions, score_step(forest), search.y
     keep_scores, given = options.keep_scores, options.order if order is None else order
-    if decisions.all() or not decisions.any():
-        raise _one_class(forest, decisions)
     shared: dict[str, Any] = {
         "decision_threshold": search.threshold,
         "decisions": decisions,
@@ -423,23 +440,38 @@ def _fit_two_classes(
             max_rate if options.gamma is None else options.gamma
         )
         return fan(search.scores, bin_width=width, order=preset, min_rows=_MIN_BIN_ROWS, **shared)
-    fit = qwyc(
+    return qwyc(
         search.scores,
-        order="natural" if method in ("natural", "sentinels") else given,
+        order="natural" if method == "natural" else given,
         negative_only=keep_scores == "positive",
         max_disagreement=max_rate,
         **shared,
     )
-    return keep_apart(fit) if method == "sentinels" else fit
 
 
-def _one_class(forest: Forest, decisions: NDArray[np.bool_]) -> InputError:
-    classes = [False, True] if forest.classes is None else forest.classes.tolist()
-    given, missing = classes[::-1] if decisions.all() else classes
-    return InputError(
-        f"the model answers {given!r} to all {len(decisions)} rows that fit the rule: nothing to tell apart. "
-        f"Add rows that it answers {missing!r} to, or pass the threshold at which it should answer {classes[1]!r}"
-    )
+def _stop_at_once(search: ScoreSearch) -> MarginFit | LeaderFit:
+    """Return the rule for a model that gives all rows that fit rules one label: they stop after the first tree."""
+    grid, forest = round_to_grid(search.scores), search.calibration.forest
+    n_models, n_rows = grid.values.shape[:2]
+    never, label = np.full(n_models - 1, np.inf), int(search.decisions[0])
+    shared: dict[str, Any] = {"order": np.arange(n_models), "step": grid.unit, "n_rows": n_rows}
+    if forest.n_classes == 2:
+        lower, upper, keeps = -never, never, search.calibration.options.keep_scores == "positive"
+        if n_models > 1 and label and not keeps:
+            upper[0] = grid.values[0].min()
+        elif n_models > 1 and not label:
+            lower[0] = grid.values[0].max()
+        return MarginFit(
+            lower=lower, upper=upper, costs=search.costs, decision_threshold=search.threshold, spread=1.0, **shared
+        )
+    sums = forest.score_start + grid.values[0]
+    second, first = np.sort(sums, axis=1)[:, -2:].T
+    is_wrong = np.argmax(sums, axis=1) != label
+    if n_models > 1:
+        leads = first - second
+        never[0] = np.nextafter(leads[is_wrong].max(), np.inf) if is_wrong.any() else leads.min()
+    costs = search.costs.reshape(n_models, -1).sum(axis=1)
+    return LeaderFit(lead=never, base_score=np.asarray(forest.score_start), costs=costs, spread=1.0, **shared)
 
 
 def _fit_many_classes(search: ScoreSearch, method: str, max_rate: float, order: NDArray[np.int64] | None) -> LeaderFit:
@@ -522,24 +554,19 @@ def methods_for(calibration: Calibration) -> list[str]:
     return ["qwyc", "natural", "sentinels"] if try_sentinels(forest) else ["qwyc", "natural"]
 
 
-def choose_method(calibration: Calibration, rate: float) -> tuple[str, str]:
-    """Return the method on scores to keep a promise of another kind than `Labels` with, and why.
-
-    The order of trees that stops rows soonest where `rate` of all labels may change is taken. Rows that do not certify
-    tell which one that is, without labels, so that the whole risk is left for the method that is chosen.
-    """
+def compare_methods(calibration: Calibration, rate: float) -> dict[str, float]:
+    """Return what methods on scores spend where `rate` of all labels may change, on rows that certify nothing."""
     methods = methods_for(calibration)
     if len(methods) == 1:
-        return methods[0], ""
+        return {methods[0]: np.inf}
     choosing, _ = split_to_choose(replace(calibration, promise=Labels(rate, confidence=calibration.promise.confidence)))
-    spent = {method: spent_by(plan_by_scores, choosing, method) for method in methods}
-    return least_spent(spent), explain_choice(calibration.options.cost_unit, spent)
+    return {method: spent_by(plan_by_scores, choosing, method) for method in methods}
 
 
-def least_spent(spent: Mapping[str, float]) -> str:
-    """Return the method that spends least, the first of equal ones; sentinels if they spend hardly more."""
-    best = min(spent, key=lambda method: spent[method])
-    return "sentinels" if spent.get("sentinels", np.inf) <= _CLOSE * spent[best] < np.inf else best
+def can_certify(calibration: Calibration) -> bool:
+    """Return whether so many rows could certify the promise about labels, if none of them were a mistake."""
+    promise, n_rows = calibration.labels, calibration.sample.n_rows
+    return bool(n_rows * np.log1p(-promise.max_changed) <= np.log(calibration.risk))
 
 
 def spent_by(planner: Callable[[Calibration, str], tuple[Plan, float]], choosing: Calibration, method: str) -> float:
@@ -550,34 +577,9 @@ def spent_by(planner: Callable[[Calibration, str], tuple[Plan, float]], choosing
         return np.inf  # all rows may do, and if not, their error says what is wrong
 
 
-def explain_choice(unit: str, spent: Mapping[str, float], where: str = _COMPARING_ROWS) -> str:
-    """Return why the method that spends least was chosen."""
-    shown = ", ".join(f"{method} {cost:.1f}" for method, cost in spent.items() if np.isfinite(cost))
-    if not shown:
-        return "too few rows to compare it with others"
-    # The rule that is taken is fitted and certified on other rows, so that its own figure differs.
-    later = "; the rule is certified on other rows, which may take more" if where == _COMPARING_ROWS else ""
-    best = least_spent(spent)
-    close = f"sentinels, as they need few thresholds and hardly more {unit}"
-    least = f"fewest {unit} per row" if spent[best] == min(spent.values()) else close
-    return f"{least} on {where}: {shown}{later}"
-
-
-def keep_if_worth_it(calibration: Calibration, plan: Plan, spent: float) -> Plan:
-    """Return the plan, which spends so much per row, or one that evaluates every tree if it saves too little."""
-    full_cost, unit = float(calibration.tree_costs(calibration.sample).sum()), calibration.options.cost_unit
-    if calibration.options.method != "auto" or plan.certificate is None:
-        return plan
-    if spent <= WORTH_IT * full_cost:
-        return plan
-    why = f"of {full_cost:.4g} {unit}, a row needs {spent:.1f} by {plan.certificate.method}"
-    certificate = calibration.certificate("full", Labels(0.0), why=f"early exit would not pay; {why}")
-    return Plan.full(calibration.forest, certificate)
-
-
 def _infeasible(calibration: Calibration, n_mistakes: int, n_rows: int) -> InfeasibleError:
     alpha, confidence = calibration.labels.max_changed, calibration.labels.confidence or 0.0
-    achievable = certified_rate(n_mistakes, n_rows, confidence)
+    achievable = certified_rate(n_mistakes, n_rows, 1.0 - calibration.risk)
     # Two digits, never rounded down: what is advised must be feasible.
     advice, needed = f"Pass max_disagreement={round_up(achievable, 2):.2g}", None
     if alpha > 0:

@@ -119,7 +119,7 @@ def _split(calibration: Calibration) -> tuple[Sample | None, Sample]:
         return InMemory(calibration.fit_rows), rows.one_of_each()
     if promise.confidence is None or not _certifies_its_order(calibration):
         return None, rows.one_of_each()
-    n_choosing = count_choosing_rows(rows.n_units, promise.max_changed, promise.confidence)
+    n_choosing = count_choosing_rows(rows.n_units, promise.max_changed, 1.0 - calibration.risk)
     choosing, _, certifying = rows.split(n_choosing)
     return choosing, certifying
 
@@ -218,8 +218,7 @@ def _check_many_classes(forest: Forest, options: ExitOptions, method: str, *, te
 
 
 def _order_options(calibration: Calibration) -> dict[str, Any]:
-    promise = calibration.labels
-    rates = {"max_disagreement": promise.max_changed, "confidence": promise.confidence}
+    rates = {"max_disagreement": calibration.labels.max_changed, "confidence": 1.0 - calibration.risk}
     return rates | {"random_state": calibration.search_rng}
 
 

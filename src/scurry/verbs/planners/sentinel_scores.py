@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from scurry.forest import Forest, leaf_scores
 from scurry.plan.whole_rows import decision_score
-from scurry.stopping.sentinels.lanes import SentinelFit, increments, near_decision, prefix_lanes, read_estimates
+from scurry.stopping.sentinels.lanes import DecisionFit, decision_fit, increments, near_decision
 from scurry.stopping.sentinels.prefix import Leaves, RowLeaves, fit_prefix, geometric_sentinels
 
 FloatArray = NDArray[np.float64]
@@ -49,25 +49,28 @@ def link_of(forest: Forest, scores: FloatArray) -> FloatArray:
     return forest.link_scores(scores[:, None])[:, 0]
 
 
-def fit_labels(forest: Forest, rows: NDArray[Any]) -> tuple[SentinelFit, FloatArray]:
+def fit_labels(forest: Forest, rows: NDArray[Any]) -> tuple[DecisionFit, FloatArray]:
     """Fit an order and estimates near the decision; return them, and increments of these rows that none was fitted to.
 
     Returns
     -------
-    SentinelFit
+    DecisionFit
     float64 array of shape (n_rows, n_sentinels + 1)
     """
-    leaves, full = leaves_of(forest), full_scores(forest, rows)
+    leaves, full, threshold = leaves_of(forest), full_scores(forest, rows), decision_score(forest)
+    nodes = forest.apply(rows)
     fit = fit_prefix(
         leaves,
         score_values(forest)[leaves.node],
-        RowLeaves(leaves.encode(forest.apply(rows)), full),
+        RowLeaves(leaves.encode(nodes), full),
         sentinels=geometric_sentinels(forest.n_trees),
-        weight=near_decision(full, decision_score(forest)),
+        weight=near_decision(full, threshold),
     )
-    return prefix_lanes(leaves, fit, with_spread=False), increments(fit.tested, full)
+    found = decision_fit(leaves, fit, threshold)
+    return found, increments(found.margins(found.read_tested(fit.tested, nodes)), full >= threshold)
 
 
-def count_increments(forest: Forest, fit: SentinelFit, rows: NDArray[Any]) -> FloatArray:
+def count_increments(forest: Forest, fit: DecisionFit, rows: NDArray[Any]) -> FloatArray:
     """Return the increments of rows as they come out at run time; shape (n_rows, n_sentinels + 1)."""
-    return increments(read_estimates(fit, forest.apply(rows)), full_scores(forest, rows))
+    is_second = full_scores(forest, rows) >= decision_score(forest)
+    return increments(fit.margins(fit.fit.sums(forest.apply(rows))), is_second)

@@ -1,4 +1,4 @@
-"""Whether a plan saves time, not only trees: what running it on batches takes, as far as trees tell.
+"""What plans spend: which of several is taken, and whether it saves time, not only trees.
 
 Evaluating all trees has the simplest loop, in which a tree takes the least time. Stopping rows adds work for each row
 (sums, tests, rows that are moved together) and for each tree. How much that is depends on the loop: where the full
@@ -13,13 +13,16 @@ tree in the same loop, so that the one with the fewest trees takes the least tim
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scurry.errors import InfeasibleError
 from scurry.forest import Forest
 from scurry.plan import Plan
+from scurry.promises import Labels
 from scurry.runners import runner_of
 from scurry.runners.runner import NO_LIMIT
 from scurry.verbs.options import Calibration
@@ -106,4 +109,107 @@ def with_speed(calibration: Calibration, plan: Plan) -> Plan:
         return plan
     trees = runner_of(calibration.forest, plan).run(rows[:_N_ROWS], 1, NO_LIMIT).trees
     why = "; ".join(filter(None, (plan.certificate.why, explain_speed(calibration.forest, plan, trees))))
+    return replace(plan, certificate=replace(plan.certificate, why=why))
+
+
+WORTH_IT = 0.9  # below this share of trees saved, the full evaluation's simpler loop is as fast
+# Sentinels come first also if they spend so much more than the best on rows that compare methods. They have one
+# threshold. An order with a threshold after every tree fits its rows better, and has to be widened more on others.
+_CLOSE = 1.5
+# Of the risk, for the method that comes first. What is left is for the second: it is tested only if the first turns out
+# to spend more than that one was expected to, but nobody knows before.
+_FIRST_SHARE, _MORE = 0.8, 1.1
+_COMPARING_ROWS = "rows that fitted none of them"
+
+
+def _show(spent: Mapping[str, float]) -> str:
+    return ", ".join(f"{method} {cost:.1f}" for method, cost in spent.items() if np.isfinite(cost))
+
+
+def explain_choice(unit: str, spent: Mapping[str, float], best: str, where: str = _COMPARING_ROWS) -> str:
+    """Return why a method was chosen."""
+    shown = _show(spent)
+    if not shown:
+        return "too few rows to compare it with others"
+    # The rule that is taken is fitted and certified on other rows, so that its own figure differs.
+    later = "; the rule is certified on other rows, which may take more" if where == _COMPARING_ROWS else ""
+    close = "sentinels, as their one threshold fits rows least by chance,"
+    least = f"fewest {unit} per row" if spent[best] == min(spent.values()) else close
+    return f"{least} on {where}: {shown}{later}"
+
+
+def keep_if_worth_it(calibration: Calibration, plan: Plan, spent: float) -> Plan:
+    """Return the plan, which spends so much per row, or one that evaluates every tree if it saves too little."""
+    full_cost, unit = float(calibration.tree_costs(calibration.sample).sum()), calibration.options.cost_unit
+    if calibration.options.method != "auto" or plan.certificate is None:
+        return plan
+    if spent <= WORTH_IT * full_cost:
+        return plan
+    why = f"of {full_cost:.4g} {unit}, a row needs {spent:.1f} by {plan.certificate.method}"
+    certificate = calibration.certificate("full", Labels(0.0), why=f"early exit would not pay; {why}")
+    return Plan.full(calibration.forest, certificate)
+
+
+def least_spent(spent: Mapping[str, float]) -> str:
+    """Return the method that comes first: the one that spends least, or sentinels if they spend not much more."""
+    best = min(spent, key=lambda method: spent[method])
+    return "sentinels" if spent.get("sentinels", np.inf) <= _CLOSE * spent[best] < np.inf else best
+
+
+def certify_in_turn(
+    calibration: Calibration,
+    spent: Mapping[str, float],
+    certify: Callable[[Calibration, str], tuple[Plan, float]],
+    can_certify: Callable[[Calibration], bool],
+) -> tuple[Plan, float]:
+    """Return the certified plan of the method that spends less on the rows that certify, of the two that seem best.
+
+    That is not always the one that spent least on rows that compared them: an order of trees may fit rows like these
+    by chance, and more so if they trained the model. So this one has most of the risk, and the second what is left. All
+    that passes a test holds at once with the confidence asked for, and the better plan may be taken.
+
+    Parameters
+    ----------
+    calibration : Calibration
+        Its rows had no part in the comparison.
+    spent : mapping of str to float
+        What methods spent there; infinite where it is not known.
+    certify : callable
+        Returns the plan of a method, tested at the `risk` of the calibration, and what it spends per row.
+    can_certify : callable
+        Whether so many rows could certify anything at that risk. It must not look at what rules do to them.
+
+    Raises
+    ------
+    InfeasibleError
+        If no method can be certified.
+    """
+    first = least_spent(spent)  # the first if so few rows do not tell
+    second = min((one for one in spent if one != first), key=lambda one: spent[one], default=None)
+    shares = {first: _FIRST_SHARE, second: 1 - _FIRST_SHARE}
+    tested = {method: replace(calibration, risk_share=share) for method, share in shares.items()}
+    if second is None or spent[second] == np.inf or not can_certify(tested[second]):
+        plan, cost = certify(calibration, first)
+        return _say_why(calibration, plan, spent, {}), cost
+    plans, certified, refused = dict[str, Plan](), dict[str, float](), list[InfeasibleError]()
+    for method in (first, second):
+        if method == second and certified.get(first, np.inf) <= _MORE * spent[second]:
+            continue
+        try:
+            plans[method], certified[method] = certify(tested[method], method)
+        except InfeasibleError as error:
+            refused.append(error)
+    if not plans:
+        raise refused[0]
+    best = min(certified, key=lambda one: certified[one])
+    return _say_why(calibration, plans[best], spent, certified), certified[best]
+
+
+def _say_why(calibration: Calibration, plan: Plan, spent: Mapping[str, float], certified: Mapping[str, float]) -> Plan:
+    if plan.certificate is None or len(spent) == 1:
+        return plan
+    unit = calibration.options.cost_unit
+    why = explain_choice(unit, spent, least_spent(spent))
+    if len(certified) > 1:
+        why = f"fewest {unit} per row on the rows that certify: {_show(certified)} ({_COMPARING_ROWS}: {_show(spent)})"
     return replace(plan, certificate=replace(plan.certificate, why=why))
