@@ -246,6 +246,7 @@ void bind_engine(nb::module_& m) {
                    })
       .def_prop_ro("loop", &Engine::loop)
       .def_prop_ro("slices_tops", &Engine::slices_tops)
+      .def_prop_ro("slices_large", &Engine::slices_large)
       .def_prop_ro("node_bytes", &Engine::node_bytes)
       .def_prop_ro("leaf_bytes", &Engine::leaf_bytes)
       .def_prop_ro("column_bytes", &Engine::column_bytes);
