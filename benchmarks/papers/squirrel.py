@@ -9,7 +9,7 @@ forests are kept on disk, so that a run that was interrupted, or is asked for mo
     python benchmarks/papers/squirrel.py --quick
     python benchmarks/papers/squirrel.py --seeds 10
 
-Estimated: ten seeds take about an hour of one free core, --quick takes a minute.
+Ten seeds take about eight hours of one core (--jobs divides them), --quick takes a minute.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ DATASETS = (
     "spambase",
     "wearable_body_postures",
 )
-# To see whether rows matter; with so many only what the shares of the highest NMA need is found.
+# To see whether rows matter; on so few only what the shares of the highest NMA need is found.
 FEWER_ROWS = {
     "adult": 4_000,
     "covertype": 3_000,
