@@ -108,7 +108,10 @@ def draw_cell(job: tuple[Cell, int, int]) -> dict[str, Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # queries drawn with replacement repeat, which is as it should be here
             try:
-                fast = scurry.early_exit(model, drawn.X, X_fit=fit.X, groups=drawn.query, promise=promise)
+                # By name, as "auto" evaluates all trees where comparing documents takes longer than that.
+                fast = scurry.early_exit(
+                    model, drawn.X, X_fit=fit.X, groups=drawn.query, promise=promise, method="sentinels"
+                )
             except InfeasibleError:
                 draws.append(None)
                 continue

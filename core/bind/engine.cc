@@ -150,8 +150,7 @@ class MappedEngine : public Engine {
 };
 
 // `answer` is "label", "value" or "probabilities".
-nb::object one_row(nb::handle self, const std::string& answer, nb::object labels, bool float32, bool float64,
-                   nb::object otherwise) {
+nb::object one_row(nb::handle self, const std::string& answer, nb::object labels, const RowsTaken& rows) {
   const auto& engine = nb::cast<const Engine&>(self);
   check_labels(labels, engine.n_outputs());
   const std::size_t n_trees = engine.n_trees(), width = engine.n_probabilities();
@@ -172,7 +171,7 @@ nb::object one_row(nb::handle self, const std::string& answer, nb::object labels
   } else {
     throw std::invalid_argument("unknown answer " + answer);
   }
-  return make_one_row(engine.n_features(), {float32, float64, std::move(otherwise)}, std::move(call));
+  return make_one_row(engine.n_features(), rows, std::move(call));
 }
 
 }  // namespace
@@ -220,7 +219,7 @@ void bind_engine(nb::module_& m) {
              check_output(out.size(), view.n_rows * engine.n_trees());
              without_gil(view.n_rows * engine.n_trees(), [&] { engine.leaves(view, out.data(), n_threads); });
            })
-      .def("one_row", &one_row, "answer"_a, nb::kw_only(), "labels"_a.none(), "float32"_a, "float64"_a, "otherwise"_a)
+      .def("one_row", &one_row, "answer"_a, nb::kw_only(), "labels"_a.none(), "rows"_a)
       .def_prop_ro("n_trees", &Engine::n_trees)
       // The largest number of the leaves of each tree, of numbers by value.
       .def("most_of_trees",
@@ -247,6 +246,7 @@ void bind_engine(nb::module_& m) {
                    })
       .def_prop_ro("loop", &Engine::loop)
       .def_prop_ro("slices_tops", &Engine::slices_tops)
+      .def_prop_ro("slices_large", &Engine::slices_large)
       .def_prop_ro("node_bytes", &Engine::node_bytes)
       .def_prop_ro("leaf_bytes", &Engine::leaf_bytes)
       .def_prop_ro("column_bytes", &Engine::column_bytes);

@@ -257,14 +257,14 @@ void bind_leader_exit(nb::module_& m) {
       .def(
           "one_row",
           [](nb::handle self, nb::handle engine, const Array<std::int64_t>& classes, std::int32_t tolerance,
-             nb::object labels, bool float32, bool float64, nb::object otherwise) {
+             nb::object labels, const RowsTaken& taken) {
             const auto& exit = nb::cast<const LeaderExit&>(self);
             const auto& exact = nb::cast<const Engine&>(engine);
             check_exact(exit.n_features(), exact);
             check_output(classes.size(), exit.n_classes());
             check_labels(labels, exit.n_classes());
             return make_one_row(
-                exit.n_features(), {float32, float64, std::move(otherwise)},
+                exit.n_features(), taken,
                 [&exit, &exact, classes = vector_of(classes), tolerance, labels,
                  alive = nb::make_tuple(self, engine)](auto& row) {
                   std::int64_t label;
@@ -272,8 +272,7 @@ void bind_leader_exit(nb::module_& m) {
                   return label_of(labels, label);
                 });
           },
-          "exact"_a, "classes"_a, "tolerance"_a, nb::kw_only(), "labels"_a.none(), "float32"_a, "float64"_a,
-          "otherwise"_a)
+          "exact"_a, "classes"_a, "tolerance"_a, nb::kw_only(), "labels"_a.none(), "rows"_a)
       .def_prop_ro("bytes", &LeaderExit::bytes)
       .def_prop_ro("shared_bytes", &LeaderExit::shared_bytes);
 }
@@ -331,13 +330,12 @@ void bind_sentinel_exit(nb::module_& m) {
           "rows"_a, "offset"_a, nb::kw_only(), "k"_a, "as_set"_a, "stops"_a, "scores"_a, "n_threads"_a)
       .def(
           "one_row",
-          [](nb::handle self, const std::string& answer, nb::object labels, bool float32, bool float64,
-             nb::object otherwise) {
+          [](nb::handle self, const std::string& answer, nb::object labels, const RowsTaken& taken) {
             const auto& exit = nb::cast<const SentinelExit&>(self);
             check_labels(labels, exit.n_probabilities());
             const bool is_label = answer == "label", is_value = answer == "value";
             return make_one_row(
-                exit.n_features(), {float32, float64, std::move(otherwise)},
+                exit.n_features(), taken,
                 [&exit, is_label, is_value, labels, alive = nb::borrow(self)](const RowsView& row) {
                   const std::size_t width = exit.n_probabilities();
                   return with_room(width, [&](double* values) {
@@ -350,7 +348,7 @@ void bind_sentinel_exit(nb::module_& m) {
                   });
                 });
           },
-          "answer"_a, nb::kw_only(), "labels"_a.none(), "float32"_a, "float64"_a, "otherwise"_a)
+          "answer"_a, nb::kw_only(), "labels"_a.none(), "rows"_a)
       .def_prop_ro("bytes", &SentinelExit::bytes)
       .def_prop_ro("shared_bytes", &SentinelExit::shared_bytes);
 }

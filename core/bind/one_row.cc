@@ -37,6 +37,16 @@ struct OneRow {
   RowAnswer answer;
 };
 
+bool is_beyond_limits(const RowsView& row, const std::vector<double>& limits) {
+  const auto* float32 = static_cast<const float*>(row.data);
+  const auto* float64 = static_cast<const double*>(row.data);
+  for (std::size_t i = 0; i < limits.size(); ++i) {
+    const auto at = static_cast<std::ptrdiff_t>(i) * row.column_stride;
+    if ((row.is_float32 ? static_cast<double>(float32[at]) : float64[at]) <= limits[i]) return false;
+  }
+  return true;
+}
+
 // The row of an array of floats of shape (n_features,) or (1, n_features); without data if it is something else.
 RowsView view_of_row(const OneRow& self, PyObject* given) {
   if (Py_TYPE(given) != self.array_type) return {};
@@ -49,7 +59,8 @@ RowsView view_of_row(const OneRow& self, PyObject* given) {
   if (!(last == 0 || (last == 1 && array.shape[0] == 1))) return {};
   const Py_ssize_t size = is_float32 ? 4 : 8, apart = array.strides[last];
   if (array.shape[last] != static_cast<Py_ssize_t>(self.n_features) || apart % size != 0) return {};
-  return {array.data, 1, 0, apart / size, is_float32};
+  const RowsView row{array.data, 1, 0, apart / size, is_float32};
+  return is_beyond_limits(row, self.taken.limits) ? row : RowsView{};
 }
 
 PyObject* call(PyObject* bound, PyObject* row) {
@@ -87,10 +98,20 @@ PyTypeObject* array_type() {
 }  // namespace
 
 nb::object make_one_row(std::size_t n_features, RowsTaken taken, RowAnswer answer) {
+  if (taken.limits.size() > n_features) throw std::invalid_argument("there are more limits than columns");
   const nb::object self = nb::cast(OneRow{array_type(), n_features, std::move(taken), std::move(answer)});
   return nb::steal(PyCFunction_New(&method, self.ptr()));
 }
 
-void bind_one_row(nb::module_& m) { nb::class_<OneRow>(m, "OneRow"); }
+void bind_one_row(nb::module_& m) {
+  using namespace nb::literals;
+  nb::class_<RowsTaken>(m, "RowsTaken")
+      .def("__init__",
+           [](RowsTaken* self, bool float32, bool float64, const Array<double>& limits, nb::object otherwise) {
+             new (self) RowsTaken{float32, float64, vector_of(limits), std::move(otherwise)};
+           },
+           nb::kw_only(), "float32"_a, "float64"_a, "limits"_a, "otherwise"_a);
+  nb::class_<OneRow>(m, "OneRow");
+}
 
 }  // namespace scurry

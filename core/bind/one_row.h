@@ -13,6 +13,7 @@ namespace scurry {
 // Which rows need no conversion, and what answers all others: any Python function of a row.
 struct RowsTaken {
   bool float32, float64;
+  std::vector<double> limits;  // of the first columns: rows with a number up to its limit are converted; NaN is none
   nb::object otherwise;
 };
 
@@ -78,14 +79,13 @@ void define_decisions(nb::class_<Exit>& type) {
   type.def(
       "one_row",
       [check_exact](nb::handle self, nb::handle engine, std::int64_t negative_label, std::int64_t positive_label,
-                    std::int32_t threshold, std::int32_t tolerance, nb::object labels, bool float32, bool float64,
-                    nb::object otherwise) {
+                    std::int32_t threshold, std::int32_t tolerance, nb::object labels, const RowsTaken& rows) {
         const auto& exit = nb::cast<const Exit&>(self);
         const auto& exact = nb::cast<const Engine&>(engine);
         check_exact(exit, exact);
         check_labels(labels, exact.n_outputs());
         const ExitDecision decision{negative_label, positive_label, threshold, tolerance};
-        return make_one_row(exit.n_features(), {float32, float64, std::move(otherwise)},
+        return make_one_row(exit.n_features(), rows,
                             [&exit, &exact, decision, labels, alive = nb::make_tuple(self, engine)](auto& row) {
                               std::int64_t label;
                               without_gil(exit.n_trees(), [&] { exit.labels(row, decision, exact, &label, 1); });
@@ -93,7 +93,7 @@ void define_decisions(nb::class_<Exit>& type) {
                             });
       },
       "exact"_a, "negative_label"_a, "positive_label"_a, "threshold"_a, "tolerance"_a, nb::kw_only(),
-      "labels"_a.none(), "float32"_a, "float64"_a, "otherwise"_a);
+      "labels"_a.none(), "rows"_a);
 }
 
 }  // namespace scurry

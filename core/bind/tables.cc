@@ -473,9 +473,29 @@ bool any_at_most(const Rows& rows, std::span<const double> limits) {
   return false;
 }
 
+// Whether some of the columns hold a NaN.
+template <class T>
+bool any_missing(const Rows& rows, std::span<const std::int64_t> columns) {
+  for (const std::int64_t column : columns) {
+    const auto* cell = static_cast<const T*>(rows.data()) + column * rows.stride(1);
+    for (std::size_t r = 0; r < rows.shape(0); ++r, cell += rows.stride(0)) {
+      if (*cell != *cell) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 void bind_tables(nb::module_& m) {
+  m.def("any_missing", [](const Rows& rows, const Array<std::int64_t>& columns) {
+    for (const std::int64_t column : span_of(columns)) {
+      if (column < 0 || column >= static_cast<std::int64_t>(rows.shape(1))) throw std::invalid_argument("no such column");
+    }
+    if (rows.dtype() == nb::dtype<float>()) return any_missing<float>(rows, span_of(columns));
+    if (rows.dtype() != nb::dtype<double>()) throw std::invalid_argument("rows must be float32 or float64");
+    return any_missing<double>(rows, span_of(columns));
+  });
   m.def("any_at_most", [](const Rows& rows, const Array<double>& limits) {
     if (limits.size() > rows.shape(1)) throw std::invalid_argument("there are more limits than columns");
     if (rows.dtype() == nb::dtype<float>()) return any_at_most<float>(rows, span_of(limits));

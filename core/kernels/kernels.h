@@ -30,7 +30,7 @@ struct Ranks {
 
 // A block of encoded rows: by row for the walk, by column for the top levels, as ranks for symmetric and sliced trees.
 struct Block {
-  const std::uint32_t* by_row;    // [n][stride]
+  const std::uint32_t* by_row;    // [n][stride]; null if there are ranks and nothing else is needed
   const std::int32_t* by_column;  // [column][column_stride] of signed_key, 64-byte aligned; null if it does not pay
   std::size_t column_stride;
   std::size_t n;     // a multiple of kChunk with columns, else of kLanes; there is space for whole chunks
@@ -189,14 +189,21 @@ struct RankColumn {
 
 constexpr std::uint32_t kMaxThresholds = 255;  // so that a rank is a byte
 
+// Thresholds, evenly spread among those of a column (of all its parts), between which the others are searched: 31, and one
+// above all keys.
+constexpr std::size_t kCoarse = 32;
+
 struct Ranking {
   std::span<const RankColumn> columns;
   const std::uint32_t* thresholds;
+  const std::uint32_t* coarse;  // [column][kCoarse] as RankKernels::spread() writes them, 64-byte aligned
   const CategoryTest* category_tests;
   const std::uint32_t* category_bits;
 };
 
 struct RankKernels {
+  // Writes the coarse thresholds of n, in the order in which rank() wants them.
+  void (*spread)(const std::uint32_t* thresholds, std::uint32_t n, std::uint32_t* coarse);
   // ranks[column][row] of n rows, a multiple of kChunk, whose keys are [row][key_stride].
   void (*rank)(const Ranking&, const std::uint32_t* keys, std::size_t key_stride, std::size_t n, std::uint8_t* ranks,
                std::size_t stride);
@@ -254,10 +261,15 @@ struct SymmetricKernels {
   const std::uint8_t* plane_bytes;  // by depth: the bytes of a double that add_doubles wants in one plane
 };
 
-constexpr std::size_t kSliceChunks = 8;  // chunks of rows that a slice has bits for
-constexpr std::size_t kMaxSlices = 128;
+constexpr std::size_t kMostSliceChunks = 16;  // chunks of rows that a slice has bits for, at most
+constexpr std::size_t kMaxSlices = 255;
 constexpr std::size_t kMaxSlicedLeaves = 64;
 constexpr std::size_t kMaxPlanes = 6;  // bits of a leaf's number
+// Of larger trees, whose leaves are looked up in memory. Of the larger child of a node, which is evaluated first, the bits
+// wait for those of the other one, which has at most half of the leaves: beside those of the tests, no more slices are
+// needed than there are bits in as many numbers.
+constexpr std::size_t kMaxLargeLeaves = 184, kLargePlanes = 8, kLargeNumbers = 1 << kLargePlanes;
+static_assert(2 + kMaxLargeLeaves - 1 + kLargePlanes * kLargePlanes <= kMaxSlices);
 
 // Makes a slice of three others (runtime/sliced.h): the bits of `yes` where `chooser` has a one, else those of `no`.
 struct Select {
@@ -273,7 +285,7 @@ struct SetTest {
 struct SlicedTree {
   std::uint32_t first_test, first_set_test, first_select;
   std::uint16_t n_tests, n_set_tests, n_selects;
-  std::uint8_t planes[kMaxPlanes];  // the slices that hold the bits of the leaf's number
+  std::uint8_t planes[kLargePlanes];  // the slices that hold the bits of the leaf's number
 };
 
 // Slice 0 is all zeros and slice 1 all ones; those of the tests follow, then those of the tests of sets.
@@ -287,6 +299,13 @@ struct SlicedKernels {
   // payload[row] of the leaf each row reaches, of kMaxSlicedLeaves; n is a multiple of kChunk.
   void (*walk)(const SlicedTree&, const SlicedProgram&, const Ranks&, std::size_t n,
                const std::uint32_t* payload_of_leaf, std::uint32_t* payload);
+  // The same for a large tree: of kLargeNumbers.
+  void (*walk_large)(const SlicedTree&, const SlicedProgram&, const Ranks&, std::size_t n,
+                     const std::uint32_t* payload_of_leaf, std::uint32_t* payload);
+  // sums[row][0..width) += table[payload][0..width) of the leaf the row reaches in each of some large trees, whose
+  // payloads are [tree][kLargeNumbers]; table and sums as for SumKernels::add_words.
+  void (*add_words)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
+                    const std::uint32_t* payloads, const std::uint16_t* table, std::size_t width, std::uint16_t* sums);
   // sums[row] += the value of the leaf the row reaches in trees[0], then in trees[1], and so on. Values are for each
   // tree [kMaxSlicedLeaves], or [word of a value][kMaxSlicedLeaves].
   void (*add_floats)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
@@ -300,7 +319,8 @@ struct SlicedKernels {
   std::size_t max_row_ranks;  // columns that walk_row looks up in registers, 0: it must not be called
   bool leaves_are_words;      // what add_floats and add_doubles want
   bool says_left;             // the bit of a test is set for rows that go left
-  std::size_t ranking_of_top;  // how much ranking (RankedColumns::work) slicing the top of a tree is worth: measured
+  // How much ranking (RankedColumns::work) slicing the top of a tree is worth, and slicing a large tree: measured.
+  std::size_t ranking_of_top, ranking_of_large;
 };
 
 constexpr std::size_t kLaneTrees = 16;  // trees over which sums of 16 bits run

@@ -1,6 +1,8 @@
 // Ranks of rows among the thresholds of their columns (runtime/ranks.h).
 #include <algorithm>
 #include <bit>
+#include <limits>
+#include <utility>
 
 #include "kernels/isa.h"
 
@@ -10,9 +12,25 @@ namespace {
 // Up to this many, comparing with all of them is faster than searching.
 #if defined(__AVX512F__)
 constexpr u32 kFewThresholds = 4;
+#elif defined(__AVX2__)
+constexpr u32 kFewThresholds = 8;
 #else
 constexpr u32 kFewThresholds = 16;
 #endif
+
+constexpr u32 kFine = 8;  // thresholds between two coarse ones, if there are many
+
+// How many of n thresholds there are for each coarse one.
+inline u32 step_of(u32 n) {
+  const u32 padded = std::bit_ceil(n + 1);
+  return padded <= kCoarse ? 1 : padded <= kCoarse * kFine ? kFine : padded / kCoarse;
+}
+
+// The coarse threshold at a place: the last one of as many as step_of() says.
+inline u32 coarse_at(const u32* thresholds, u32 n, std::size_t place) {
+  const std::size_t at = (place + 1) * step_of(n) - 1;
+  return at < n ? thresholds[at] : kNanKey;
+}
 
 // Counts the thresholds below each of kChunk keys.
 void count_thresholds(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], u8* ranks) {
@@ -28,89 +46,137 @@ void count_thresholds(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], u
 
 #if defined(__AVX512F__)
 
-constexpr u32 kCoarse = 32, kFine = 8;
-
 constexpr std::size_t kKeyVectors = kChunk / kVectorLanes;
 
 inline __m512i splat(u32 x) { return _mm512_set1_epi32(static_cast<int>(x)); }
 
-inline __m512i gather(const u32* thresholds, __m512i at, u32 offset) {
-  at = _mm512_add_epi32(at, splat(offset));
-  return _mm512_mask_i32gather_epi32(at, 0xFFFF, at, thresholds, 4);
+// In their order.
+void spread(const u32* thresholds, u32 n, u32* coarse) {
+  for (std::size_t place = 0; place < kCoarse; ++place) coarse[place] = coarse_at(thresholds, n, place);
 }
 
-// Counts the thresholds below each key by halving, among 31 of them, `step` apart and kept in two registers. Several
-// vectors take each step together, as none depends on another.
-struct CoarseRanks {
-  __m512i x[kKeyVectors], rank[kKeyVectors];
-
-  void halve(std::size_t v, u32 half, __m512i threshold) {
-    rank[v] = _mm512_mask_add_epi32(rank[v], _mm512_cmpgt_epu32_mask(x[v], threshold), rank[v], splat(half));
-  }
-
-  CoarseRanks(const u32* thresholds, u32 step, const u32 (&keys)[kChunk]) {
-    const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    const __m512i spread = _mm512_mullo_epi32(lanes, splat(step));
-    const __m512i low = gather(thresholds, spread, step - 1), high = gather(thresholds, spread, 17 * step - 1);
+// Counts the coarse thresholds below each key by halving, kept in two registers. Several vectors take each step together,
+// as none depends on another.
+inline void search_coarse(const u32* coarse, const u32 (&keys)[kChunk], __m512i (&rank)[kKeyVectors]) {
+  const __m512i low = _mm512_load_si512(coarse), high = _mm512_load_si512(coarse + kVectorLanes);
+  for (__m512i& lanes : rank) lanes = _mm512_setzero_si512();
+  for (u32 half = kCoarse / 2; half > 0; half /= 2) {
     for (std::size_t v = 0; v < kKeyVectors; ++v) {
-      x[v] = _mm512_load_si512(keys + v * kVectorLanes);
-      rank[v] = _mm512_setzero_si512();
-    }
-    for (u32 half = kCoarse / 2; half > 0; half /= 2) {
-      for (std::size_t v = 0; v < kKeyVectors; ++v) {
-        halve(v, half, _mm512_permutex2var_epi32(low, _mm512_add_epi32(rank[v], splat(half - 1)), high));
-      }
+      const __m512i threshold = _mm512_permutex2var_epi32(low, _mm512_add_epi32(rank[v], splat(half - 1)), high);
+      const __mmask16 above = _mm512_cmpgt_epu32_mask(_mm512_load_si512(keys + v * kVectorLanes), threshold);
+      rank[v] = _mm512_mask_add_epi32(rank[v], above, rank[v], splat(half));
     }
   }
+}
 
-  void store(u32* to) const {
-    for (std::size_t v = 0; v < kKeyVectors; ++v) _mm512_store_si512(to + v * kVectorLanes, rank[v]);
-  }
-};
+void search_coarse(const u32* coarse, const u32 (&keys)[kChunk], u32* ranks) {
+  __m512i rank[kKeyVectors];
+  search_coarse(coarse, keys, rank);
+  for (std::size_t v = 0; v < kKeyVectors; ++v) _mm512_store_si512(ranks + v * kVectorLanes, rank[v]);
+}
 
-// The same among all of them, then among those between two of these.
-void search_thresholds(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], u8* ranks) {
-  const u32 step = std::max(std::bit_ceil(n + 1) / kCoarse, 1u);
-  CoarseRanks found(thresholds, step, keys);
-  if (step == kFine) {
-    // Comparing with all of the last few takes less time than gathering three of them.
-    alignas(64) u32 coarse[kChunk];
-    found.store(coarse);
-    for (std::size_t row = 0; row < kChunk; ++row) {
-      const __m256i those = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(thresholds + kFine * coarse[row]));
-      const __mmask8 below = _mm256_cmplt_epu32_mask(those, _mm256_set1_epi32(static_cast<int>(keys[row])));
-      ranks[row] = static_cast<u8>(kFine * coarse[row] + static_cast<u32>(std::popcount(static_cast<u8>(below))));
-    }
-    return;
-  }
-  auto& rank = found.rank;
-  for (std::size_t v = 0; v < kKeyVectors; ++v) rank[v] = _mm512_mullo_epi32(rank[v], splat(step));
-  for (u32 half = step / 2; half > 0; half /= 2) {
-    for (std::size_t v = 0; v < kKeyVectors; ++v) found.halve(v, half, gather(thresholds, rank[v], half - 1));
-  }
+void search_coarse(const u32* coarse, const u32 (&keys)[kChunk], u8* ranks) {
+  __m512i rank[kKeyVectors];
+  search_coarse(coarse, keys, rank);
   for (std::size_t v = 0; v < kKeyVectors; ++v) {
     _mm_store_si128(reinterpret_cast<__m128i*>(ranks + v * kVectorLanes), _mm512_maskz_cvtepi32_epi8(0xFFFF, rank[v]));
   }
 }
 
-// The same for more thresholds than a byte counts.
-void search_many(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], u32* ranks) {
-  const u32 step = std::bit_ceil(n + 1) / kCoarse;  // a multiple of the lanes
-  CoarseRanks(thresholds, step, keys).store(ranks);
+// How many of kFine thresholds are below a key.
+inline u32 count_fine(const u32* thresholds, u32 key) {
+  const __m256i those = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(thresholds));
+  const __mmask8 below = _mm256_cmplt_epu32_mask(those, _mm256_set1_epi32(static_cast<int>(key)));
+  return static_cast<u32>(std::popcount(static_cast<u8>(below)));
+}
+
+// How many of some thresholds are below a key; not all, and their number is a power of two.
+inline u32 count_some(const u32* thresholds, u32 n, u32 key) {
+  u32 count = 0;
+  for (u32 i = 0; i < n; i += kVectorLanes) {
+    count += static_cast<u32>(std::popcount(u32{_mm512_cmplt_epu32_mask(_mm512_loadu_si512(thresholds + i), splat(key))}));
+  }
+  return count;
+}
+
+#elif defined(__AVX2__)
+
+// The last of every four, then the first, the second and the third of them, as signed keys: registers of eight.
+void spread(const u32* thresholds, u32 n, u32* coarse) {
+  for (std::size_t place = 0; place < kCoarse; ++place) {
+    const auto key = static_cast<u32>(signed_key(coarse_at(thresholds, n, place)));
+    coarse[(place + 1) % 4 * kVectorLanes + place / 4] = key;
+  }
+}
+
+inline Signed pick(Signed table, Signed at) {
+  return reinterpret_cast<Signed>(
+      _mm256_permutevar8x32_epi32(reinterpret_cast<__m256i>(table), reinterpret_cast<__m256i>(at)));
+}
+
+// Counts the coarse thresholds below each key: finds its four by halving, then compares with three of these.
+void search_coarse(const u32* coarse, const u32 (&keys)[kChunk], u32* ranks) {
+  const auto* of_four = reinterpret_cast<const Signed*>(coarse);
+  const Signed last = of_four[0], first = of_four[1], second = of_four[2], third = of_four[3];
+  const Signed middle = Signed{} + last[3];
+  for (std::size_t row = 0; row < kChunk; row += kVectorLanes) {
+    const Signed x = reinterpret_cast<Signed>(*reinterpret_cast<const Vector*>(keys + row) ^ 0x80000000u);
+    Signed four = (x > middle) & 4;
+    four += (x > pick(last, four + 1)) & 2;
+    four -= x > pick(last, four);
+    const Signed below = (x > pick(first, four)) + (x > pick(second, four)) + (x > pick(third, four));
+    *reinterpret_cast<Signed*>(ranks + row) = 4 * four - below;
+  }
+}
+
+void search_coarse(const u32* coarse, const u32 (&keys)[kChunk], u8* ranks) {
+  alignas(64) u32 found[kChunk];
+  search_coarse(coarse, keys, found);
+  for (std::size_t row = 0; row < kChunk; ++row) ranks[row] = static_cast<u8>(found[row]);
+}
+
+inline u32 count_fine(const u32* thresholds, u32 key) {
+  const __m256i those = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(thresholds));
+  const __m256i sign = _mm256_set1_epi32(std::numeric_limits<std::int32_t>::min());
+  const __m256i above = _mm256_cmpgt_epi32(_mm256_set1_epi32(signed_key(key)), _mm256_xor_si256(those, sign));
+  return static_cast<u32>(std::popcount(static_cast<u8>(_mm256_movemask_ps(_mm256_castsi256_ps(above)))));
+}
+
+inline u32 count_some(const u32* thresholds, u32 n, u32 key) {
+  u32 count = 0;
+  for (u32 half = n / 2; half > 0; half /= 2) count += key > thresholds[count + half - 1] ? half : 0;
+  return count;
+}
+
+#endif
+
+#if defined(__AVX2__)
+
+// Counts the thresholds below each key: among the coarse ones, then among those between two of these.
+void search_thresholds(const u32* thresholds, u32 n, const u32* coarse, const u32 (&keys)[kChunk], u8* ranks) {
+  if (step_of(n) == 1) return search_coarse(coarse, keys, ranks);
+  alignas(64) u32 found[kChunk];
+  search_coarse(coarse, keys, found);
   for (std::size_t row = 0; row < kChunk; ++row) {
-    const u32* those = thresholds + step * ranks[row];
-    const __m512i key = splat(keys[row]);
-    u32 rank = step * ranks[row];
-    for (u32 i = 0; i < step; i += kVectorLanes) {
-      rank += static_cast<u32>(std::popcount(u32{_mm512_cmplt_epu32_mask(_mm512_loadu_si512(those + i), key)}));
-    }
-    ranks[row] = rank;
+    ranks[row] = static_cast<u8>(kFine * found[row] + count_fine(thresholds + kFine * found[row], keys[row]));
+  }
+}
+
+// The same for more thresholds than a byte counts.
+void search_many(const u32* thresholds, u32 n, const u32* coarse, const u32 (&keys)[kChunk], u32* ranks) {
+  const u32 step = step_of(n);
+  search_coarse(coarse, keys, ranks);
+  for (std::size_t row = 0; row < kChunk; ++row) {
+    ranks[row] = step * ranks[row] + count_some(thresholds + step * ranks[row], step, keys[row]);
   }
 }
 
 #else
 
-// The same by halving; their number with padding is a power of two.
+// There is no instruction that picks thresholds from registers.
+void spread(const u32*, u32, u32* coarse) { std::fill_n(coarse, kCoarse, kNanKey); }
+
+// Counts the thresholds below each key by halving; their number with padding is a power of two.
 template <class Rank>
 void search(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], Rank* ranks) {
   const u32 first_half = std::bit_ceil(n + 1) / 2;
@@ -126,22 +192,22 @@ void search(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], Rank* ranks
   }
 }
 
-void search_thresholds(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], u8* ranks) {
+void search_thresholds(const u32* thresholds, u32 n, const u32*, const u32 (&keys)[kChunk], u8* ranks) {
   search(thresholds, n, keys, ranks);
 }
 
-void search_many(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], u32* ranks) {
+void search_many(const u32* thresholds, u32 n, const u32*, const u32 (&keys)[kChunk], u32* ranks) {
   search(thresholds, n, keys, ranks);
 }
 
 #endif
 
 // The ranks of a column that is the first of several: one search, of which each column counts its own thresholds.
-void rank_parts(const u32* thresholds, const RankColumn* parts, const u32 (&keys)[kChunk], u8* ranks,
+void rank_parts(const u32* thresholds, const u32* coarse, const RankColumn* parts, const u32 (&keys)[kChunk], u8* ranks,
                 std::size_t stride) {
   const u32 n_parts = parts->n_parts, last = (n_parts - 1) * kMaxThresholds;
   alignas(64) u32 all[kChunk];
-  search_many(thresholds, last + parts[n_parts - 1].n_thresholds, keys, all);
+  search_many(thresholds, last + parts[n_parts - 1].n_thresholds, coarse, keys, all);
   for (u32 below = 0; below <= last; below += kMaxThresholds, ranks += stride) {
     for (std::size_t row = 0; row < kChunk; ++row) {
       const u32 rank = std::min(std::max(all[row], below) - below, kMaxThresholds);
@@ -163,36 +229,81 @@ inline u8 code_of(u32 key) {
   return key < kOtherCode ? static_cast<u8>(key) : key == kNanKey ? kNanCode : kOtherCode;
 }
 
+using Square [[gnu::vector_size(std::min(SCURRY_VECTOR_BYTES, 32)), gnu::may_alias]] = u32;
+using UnalignedSquare [[gnu::vector_size(sizeof(Square)), gnu::may_alias, gnu::aligned(4)]] = u32;
+constexpr std::size_t kSide = sizeof(Square) / sizeof(u32);
+
+// Turns a matrix of kSide x kSide numbers, by taking together rows that are half of them apart.
+template <std::size_t... kAt>
+inline void transpose(Square (&rows)[kSide], std::index_sequence<kAt...>) {
+  for (std::size_t step = 1; step < kSide; step *= 2) {
+    Square turned[kSide];
+    for (std::size_t i = 0; i < kSide / 2; ++i) {
+      const Square a = rows[i], b = rows[i + kSide / 2];
+      turned[2 * i] = __builtin_shufflevector(a, b, (kAt % 2 * kSide + kAt / 2)...);
+      turned[2 * i + 1] = __builtin_shufflevector(a, b, (kAt % 2 * kSide + kSide / 2 + kAt / 2)...);
+    }
+    std::copy_n(turned, kSide, rows);
+  }
+}
+
+// The keys of kChunk rows in a few columns that lie next to each other.
+struct KeysByColumn {
+  static constexpr std::size_t kColumns = kSide;
+  alignas(64) u32 of[kColumns][kChunk];
+  std::size_t first = 0, end = 0;
+
+  // Reads behind the last column of a row where there are not so many left, but not behind its end: strides are multiples
+  // of kColumns.
+  const u32 (&column(std::size_t c, const u32* by_row, std::size_t key_stride))[kChunk] {
+    if (c < first || c >= end) {
+      first = c / kColumns * kColumns;
+      end = first + kColumns;
+      for (std::size_t row = 0; row < kChunk; row += kSide) {
+        Square rows[kSide];
+        for (std::size_t i = 0; i < kSide; ++i) {
+          rows[i] = *reinterpret_cast<const UnalignedSquare*>(by_row + (row + i) * key_stride + first);
+        }
+        transpose(rows, std::make_index_sequence<kSide>());
+        for (std::size_t i = 0; i < kSide; ++i) *reinterpret_cast<Square*>(of[i] + row) = rows[i];
+      }
+    }
+    return of[c - first];
+  }
+};
+
 void rank_rows(const Ranking& ranking, const u32* by_row, std::size_t key_stride, std::size_t n, u8* ranks,
                std::size_t stride) {
-  alignas(64) u32 keys[kChunk];
-  for (std::size_t first = 0; first < n; first += kChunk) {
-    u8* out = ranks + first;
+  alignas(64) u32 without_missing[kChunk];
+  for (std::size_t row = 0; row < n; row += kChunk) {
+    KeysByColumn by_column;
+    u8* out = ranks + row;
     for (std::size_t c = 0; c < ranking.columns.size(); c += ranking.columns[c].n_parts) {
       const RankColumn& column = ranking.columns[c];
-      const u32* from = by_row + first * key_stride + column.column;
-      for (std::size_t row = 0; row < kChunk; ++row) keys[row] = from[row * key_stride];
+      const u32* thresholds = ranking.thresholds + column.first;
+      const auto* keys = &by_column.column(column.column, by_row + row * key_stride, key_stride);
       if (column.kind == RankKind::kCodes) {
-        for (std::size_t row = 0; row < kChunk; ++row) out[row] = code_of(keys[row]);
+        for (std::size_t i = 0; i < kChunk; ++i) out[i] = code_of((*keys)[i]);
         out += stride;
         continue;
       }
       if (column.missing_left) {
-        for (std::size_t row = 0; row < kChunk; ++row) keys[row] = keys[row] == kNanKey ? 0 : keys[row];
+        for (std::size_t i = 0; i < kChunk; ++i) without_missing[i] = (*keys)[i] == kNanKey ? 0 : (*keys)[i];
+        keys = &without_missing;
       }
       if (column.n_parts > 1) {
-        rank_parts(ranking.thresholds + column.first, &column, keys, out, stride);
+        rank_parts(thresholds, ranking.coarse + c * kCoarse, &column, *keys, out, stride);
         out += column.n_parts * stride;
         continue;
       }
       if (column.kind == RankKind::kSet) {
-        test_set(ranking.category_tests[column.first], ranking.category_bits, keys, out);
+        test_set(ranking.category_tests[column.first], ranking.category_bits, *keys, out);
       } else if (column.n_thresholds <= kFewThresholds) {
-        count_thresholds(ranking.thresholds + column.first, column.n_thresholds, keys, out);
+        count_thresholds(thresholds, column.n_thresholds, *keys, out);
       } else {
-        search_thresholds(ranking.thresholds + column.first, column.n_thresholds, keys, out);
+        search_thresholds(thresholds, column.n_thresholds, ranking.coarse + c * kCoarse, *keys, out);
       }
-      for (std::size_t row = 0; kRankBias != 0 && row < kChunk; ++row) out[row] ^= kRankBias;
+      for (std::size_t i = 0; kRankBias != 0 && i < kChunk; ++i) out[i] ^= kRankBias;
       out += stride;
     }
   }
@@ -287,6 +398,6 @@ void rank_numbers(const double* thresholds, u32 n_padded, const T* x, std::size_
 
 }  // namespace
 
-const RankKernels kRankKernels = {rank_rows, rank_row, rank_numbers<float>, rank_numbers<double>};
+const RankKernels kRankKernels = {spread, rank_rows, rank_row, rank_numbers<float>, rank_numbers<double>};
 
 }  // namespace scurry::SCURRY_ISA

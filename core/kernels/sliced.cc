@@ -44,6 +44,82 @@ void walk(const SlicedTree& tree, const SlicedProgram& program, const Ranks& ran
   }
 }
 
+void walk_large(const SlicedTree& tree, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
+                const u32* payload_of_leaf, u32* payload) {
+  Slices slices;
+  for (std::size_t row = 0; row < n; row += kSliceRows) {
+    const std::size_t n_chunks = std::min(kSliceChunks, (n - row) / kChunk);
+    find_planes(tree, program, ranks, row, n_chunks, slices);
+    for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) {
+      alignas(64) u8 leaf[kChunk];
+      store_leaves<kLargePlanes>(tree, slices, chunk, leaf);
+      u32* to = payload + row + chunk * kChunk;
+      for (std::size_t i = 0; i < kChunk; ++i) to[i] = payload_of_leaf[leaf[i]];
+    }
+  }
+}
+
+constexpr std::size_t kTreesTogether = 8;  // whose leaves are added while the sums of a row stay in registers
+
+// kTrees = 0: their number is read at run time.
+template <class Part, std::size_t kParts, std::size_t kTrees>
+inline void add_some_words(const u8 (&leaf)[kTreesTogether][kSliceRows], std::size_t n_trees, std::size_t n,
+                           const u32* payloads, const std::uint16_t* table, std::size_t width, std::uint16_t* sums) {
+  const std::size_t trees = kTrees ? kTrees : n_trees;
+  for (std::size_t row = 0; row < n; ++row) {
+    auto* to = reinterpret_cast<Part*>(sums + row * width);
+    Part total[kParts];
+    for (std::size_t part = 0; part < kParts; ++part) total[part] = to[part];
+    for (std::size_t t = 0; t < trees; ++t) {
+      const auto* from = reinterpret_cast<const Part*>(table + payloads[t * kLargeNumbers + leaf[t][row]] * width);
+      for (std::size_t part = 0; part < kParts; ++part) total[part] += from[part];
+    }
+    for (std::size_t part = 0; part < kParts; ++part) to[part] = total[part];
+  }
+}
+
+template <class Part, std::size_t kParts>
+void add_word_parts(const u8 (&leaf)[kTreesTogether][kSliceRows], std::size_t n_trees, std::size_t n,
+                    const u32* payloads, const std::uint16_t* table, std::size_t width, std::uint16_t* sums) {
+  n_trees == kTreesTogether
+      ? add_some_words<Part, kParts, kTreesTogether>(leaf, n_trees, n, payloads, table, width, sums)
+      : add_some_words<Part, kParts, 0>(leaf, n_trees, n, payloads, table, width, sums);
+}
+
+void add_words(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
+               const u32* payloads, const std::uint16_t* table, std::size_t width, std::uint16_t* sums) {
+  using Eight [[gnu::vector_size(16), gnu::may_alias]] = std::uint16_t;
+  constexpr std::size_t kSixteenBytes = std::min(SCURRY_VECTOR_BYTES, 32);
+  using Sixteen [[gnu::vector_size(kSixteenBytes), gnu::may_alias]] = std::uint16_t;
+  using Some [[gnu::vector_size(SCURRY_VECTOR_BYTES), gnu::may_alias]] = std::uint16_t;
+  Slices slices;
+  alignas(64) u8 leaf[kTreesTogether][kSliceRows];
+  for (std::size_t row = 0; row < n; row += kSliceRows) {
+    const std::size_t n_rows = std::min(kSliceRows, n - row);
+    for (std::size_t first = 0; first < trees.size(); first += kTreesTogether) {
+      const std::size_t n_trees = std::min(kTreesTogether, trees.size() - first);
+      for (std::size_t t = 0; t < n_trees; ++t) {
+        find_planes(trees[first + t], program, ranks, row, n_rows / kChunk, slices);
+        for (std::size_t chunk = 0; chunk < n_rows / kChunk; ++chunk) {
+          store_leaves<kLargePlanes>(trees[first + t], slices, chunk, leaf[t] + chunk * kChunk);
+        }
+      }
+      const u32* of_trees = payloads + first * kLargeNumbers;
+      std::uint16_t* to = sums + row * width;
+      switch (width) {
+        case 8: add_word_parts<Eight, 1>(leaf, n_trees, n_rows, of_trees, table, width, to); break;
+        case 16:
+          add_word_parts<Sixteen, 32 / kSixteenBytes>(leaf, n_trees, n_rows, of_trees, table, width, to);
+          break;
+        default:  // several groups of 32
+          for (std::size_t group = 0; group < width; group += 32) {
+            add_word_parts<Some, 64 / sizeof(Some)>(leaf, n_trees, n_rows, of_trees, table + group, width, to + group);
+          }
+      }
+    }
+  }
+}
+
 #if defined(__AVX512F__)
 
 constexpr bool kLeavesAreWords = true;
@@ -156,10 +232,10 @@ void add_trees(std::span<const SlicedTree> trees, const SlicedProgram& program, 
 
 #endif
 
-#if defined(__AVX512F__)
-constexpr std::size_t kRankingOfTop = 3;
+#if defined(__AVX2__)
+constexpr std::size_t kRankingOfTop = 10, kRankingOfLarge = 60;
 #else
-constexpr std::size_t kRankingOfTop = 2;  // rows are ranked one by one
+constexpr std::size_t kRankingOfTop = 2, kRankingOfLarge = 12;  // rows are ranked one by one
 #endif
 
 #if defined(__AVX2__)
@@ -202,7 +278,7 @@ void walk_row(std::span<const RowTests>, const u8*, std::size_t, const u32*, u32
 
 }  // namespace
 
-const SlicedKernels kSlicedKernels = {walk,     add_trees<float>, add_trees<double>, walk_row, kMostRowRanks,
-                                      kLeavesAreWords, kSaysLeft, kRankingOfTop};
+const SlicedKernels kSlicedKernels = {walk,          walk_large,      add_words, add_trees<float>, add_trees<double>, walk_row,
+                                      kMostRowRanks, kLeavesAreWords, kSaysLeft, kRankingOfTop, kRankingOfLarge};
 
 }  // namespace scurry::SCURRY_ISA

@@ -13,11 +13,7 @@ struct LeafNumbers {
     for (std::size_t t = 0; t < trees.size(); ++t) {
       find_planes(trees[t], program, ranks, row, n_chunks, slices);
       for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) {
-#if defined(__AVX512F__)
-        _mm512_store_si512(of[t] + chunk * kChunk, number_leaves(trees[t], slices, chunk));
-#else
-        number_leaves(trees[t], slices, chunk, of[t] + chunk * kChunk);
-#endif
+        store_leaves<kMaxPlanes>(trees[t], slices, chunk, of[t] + chunk * kChunk);
       }
     }
   }

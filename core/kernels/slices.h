@@ -1,4 +1,4 @@
-// Slices (runtime/sliced.h): the numbers of the leaves that up to 512 rows reach in a tree.
+// Slices (runtime/sliced.h): the numbers of the leaves that many rows reach in a tree.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +11,13 @@ namespace scurry::SCURRY_ISA {
 using u64 = std::uint64_t;
 using Bits [[gnu::vector_size(SCURRY_VECTOR_BYTES), gnu::may_alias]] = u64;
 
+// Chunks of rows that a slice has bits for: selecting bits takes as long as the processor needs from one to the next, so
+// that many of them should be on their way.
+#if defined(__AVX2__)
+constexpr std::size_t kSliceChunks = kMostSliceChunks;
+#else
+constexpr std::size_t kSliceChunks = kMostSliceChunks / 2;
+#endif
 constexpr std::size_t kSliceRows = kSliceChunks * kChunk;
 constexpr std::size_t kSliceVectors = kSliceChunks * sizeof(u64) / sizeof(Bits);
 
@@ -26,7 +33,7 @@ struct Slices {
 // Tests kChunk rows. The bit of a row says whether its rank is at least `least`, or whether it is not (kSaysLeft).
 inline void test(const u8* ranks, u8 least, u64* bits) {
 #if defined(__AVX512F__)
-  *bits = _mm512_cmpge_epu8_mask(_mm512_load_si512(ranks), _mm512_set1_epi8(static_cast<char>(least)));
+  *bits = _mm512_cmple_epu8_mask(_mm512_set1_epi8(static_cast<char>(least)), _mm512_load_si512(ranks));
 #else
   const auto* x = reinterpret_cast<const SignedBytes*>(ranks);
   const SignedBytes limit = SignedBytes{} + static_cast<std::int8_t>(least ^ kRankBias);
@@ -92,6 +99,7 @@ inline void make_tests(const SlicedTree& tree, const SlicedProgram& program, con
   u64* out = slices.of[2];
   for (std::size_t t = 0; t < tree.n_tests; ++t, out += kSliceChunks) {
     const u8* of_rows = ranks.of_rows + tests[t].column * ranks.stride + row;
+#pragma GCC unroll 16
     for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) test(of_rows + chunk * kChunk, tests[t].least, out + chunk);
   }
   const SetTest* sets = program.set_tests + tree.first_set_test;
@@ -101,12 +109,14 @@ inline void make_tests(const SlicedTree& tree, const SlicedProgram& program, con
   }
 }
 
+// For the first kVectors of a slice.
+template <std::size_t kVectors>
 inline void select(const Select& way, Slices& slices) {
   const auto* chooser = reinterpret_cast<const Bits*>(slices.of[way.chooser]);
   const auto* no = reinterpret_cast<const Bits*>(slices.of[way.no]);
   const auto* yes = reinterpret_cast<const Bits*>(slices.of[way.yes]);
   auto* out = reinterpret_cast<Bits*>(slices.of[way.out]);
-  for (std::size_t v = 0; v < kSliceVectors; ++v) {
+  for (std::size_t v = 0; v < kVectors; ++v) {
 #if defined(__AVX512F__)
     out[v] = reinterpret_cast<Bits>(_mm512_ternarylogic_epi64(
         reinterpret_cast<__m512i>(chooser[v]), reinterpret_cast<__m512i>(yes[v]), reinterpret_cast<__m512i>(no[v]),
@@ -126,15 +136,20 @@ inline void find_planes(const SlicedTree& tree, const SlicedProgram& program, co
     make_tests(tree, program, ranks, row, n_chunks, slices);
   }
   const Select* ways = program.selects + tree.first_select;
-  for (std::size_t i = 0; i < tree.n_selects; ++i) select(ways[i], slices);
+  if (n_chunks > kSliceChunks / 2) {
+    for (std::size_t i = 0; i < tree.n_selects; ++i) select<kSliceVectors>(ways[i], slices);
+  } else {
+    for (std::size_t i = 0; i < tree.n_selects; ++i) select<kSliceVectors / 2>(ways[i], slices);
+  }
 }
 
 #if defined(__AVX512F__)
 
 // The numbers of the leaves of one chunk, a byte per row.
+template <std::size_t kPlanes = kMaxPlanes>
 inline __m512i number_leaves(const SlicedTree& tree, const Slices& slices, std::size_t chunk) {
   __m512i leaf = _mm512_setzero_si512();
-  for (std::size_t i = 0; i < kMaxPlanes; ++i) {  // the planes that a tree does not need are slices of zeros
+  for (std::size_t i = 0; i < kPlanes; ++i) {  // the planes that a tree does not need are slices of zeros
     const __mmask64 bit = slices.of[tree.planes[i]][chunk];
     leaf = _mm512_mask_add_epi8(leaf, bit, leaf, _mm512_set1_epi8(static_cast<char>(1u << i)));
   }
@@ -159,6 +174,7 @@ inline Bits transpose(Bits x) {
 
 // The numbers of the leaves of one chunk, a byte per row. Bytes of the planes are interleaved, so that a lane has the
 // bits of 8 rows; then the bits of each row are brought together.
+template <std::size_t kPlanes = kMaxPlanes>
 inline void number_leaves(const SlicedTree& tree, const Slices& slices, std::size_t chunk, u8* leaf) {
   const auto plane = [&](std::size_t i) {
     using Lanes [[gnu::vector_size(16)]] = u64;
@@ -168,19 +184,21 @@ inline void number_leaves(const SlicedTree& tree, const Slices& slices, std::siz
     return reinterpret_cast<Fours>(
         __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23));
   };
-  const Fours ab = pair(plane(0), plane(1)), cd = pair(plane(2), plane(3)), ef = pair(plane(4), plane(5)), none{};
+  const Fours ab = pair(plane(0), plane(1)), cd = pair(plane(2), plane(3)), ef = pair(plane(4), plane(5));
+  Fours gh{};
+  if constexpr (kPlanes > kMaxPlanes) gh = pair(plane(6), plane(7));
   const auto low = [](Fours a, Fours b) {
     return reinterpret_cast<Eights>(__builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11));
   };
   const auto high = [](Fours a, Fours b) {
     return reinterpret_cast<Eights>(__builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15));
   };
-  const Eights parts[2][2] = {{low(ab, cd), low(ef, none)}, {high(ab, cd), high(ef, none)}};
+  const Eights parts[2][2] = {{low(ab, cd), low(ef, gh)}, {high(ab, cd), high(ef, gh)}};
   alignas(64) Eights lanes[4];
   for (std::size_t half = 0; half < 2; ++half) {
-    const auto [abcd, ef00] = parts[half];
-    lanes[2 * half] = __builtin_shufflevector(abcd, ef00, 0, 4, 1, 5);
-    lanes[2 * half + 1] = __builtin_shufflevector(abcd, ef00, 2, 6, 3, 7);
+    const auto [abcd, efgh] = parts[half];
+    lanes[2 * half] = __builtin_shufflevector(abcd, efgh, 0, 4, 1, 5);
+    lanes[2 * half + 1] = __builtin_shufflevector(abcd, efgh, 2, 6, 3, 7);
   }
   for (std::size_t v = 0; v < kChunk / sizeof(Bits); ++v) {
     reinterpret_cast<Bits*>(leaf)[v] = transpose(reinterpret_cast<const Bits*>(lanes)[v]);
@@ -188,5 +206,15 @@ inline void number_leaves(const SlicedTree& tree, const Slices& slices, std::siz
 }
 
 #endif
+
+// The same, wherever they are to be.
+template <std::size_t kPlanes>
+inline void store_leaves(const SlicedTree& tree, const Slices& slices, std::size_t chunk, u8* leaf) {
+#if defined(__AVX512F__)
+  _mm512_store_si512(leaf, number_leaves<kPlanes>(tree, slices, chunk));
+#else
+  number_leaves<kPlanes>(tree, slices, chunk, leaf);
+#endif
+}
 
 }  // namespace scurry::SCURRY_ISA

@@ -22,18 +22,19 @@ inline Bytes answer(Bytes leaf, Bytes rank, u8 least, u8 bit) {
 #endif
 }
 
-// leaf[row] of kChunk rows from `row` on.
+// leaf[row] of kChunks chunks of rows from `row` on.
+template <std::size_t kChunks = 1>
 inline void find_leaves(const SymmetricTree& tree, const RankTest* tests, const Ranks& ranks, std::size_t row,
                         u8* leaf) {
-  Bytes found[kByteVectors] = {};
+  Bytes found[kChunks * kByteVectors] = {};
   for (u32 level = 0; level < tree.depth; ++level) {
     const RankTest& test = tests[tree.first_test + level];
     const auto* rank = reinterpret_cast<const Bytes*>(ranks.of_rows + test.column * ranks.stride + row);
-    for (std::size_t v = 0; v < kByteVectors; ++v) {
+    for (std::size_t v = 0; v < kChunks * kByteVectors; ++v) {
       found[v] = answer(found[v], rank[v], test.least, static_cast<u8>(1u << level));
     }
   }
-  for (std::size_t v = 0; v < kByteVectors; ++v) reinterpret_cast<Bytes*>(leaf)[v] = found[v];
+  for (std::size_t v = 0; v < kChunks * kByteVectors; ++v) reinterpret_cast<Bytes*>(leaf)[v] = found[v];
 }
 
 void walk(const SymmetricTree& tree, const RankTest* tests, const Ranks& ranks, std::size_t n,
@@ -92,38 +93,54 @@ void leaves_of_row(std::span<const RowTests>, const std::uint64_t*, const u8*, s
 
 #endif
 
-// Adds kTogether trees at a time, so that sums stay in registers for as many additions.
+// Adds kTogether trees at a time, so that sums stay in registers for as many additions. Their tests are made for several
+// chunks of rows, because what is compared with takes longer to set than to compare.
 template <std::size_t kTogether, class Add>
 void for_each_group(std::span<const SymmetricTree> trees, const RankTest* tests, const Ranks& ranks, std::size_t n,
                     Add add) {
-  alignas(64) u8 leaf[kTogether][kChunk];
+  constexpr std::size_t kChunks = 4;
+  alignas(64) u8 leaf[kTogether][kChunks * kChunk];
   for (std::size_t first = 0; first < trees.size(); first += kTogether) {
-    const std::size_t n_trees = std::min(kTogether, trees.size() - first);
-    for (std::size_t row = 0; row < n; row += kChunk) {
-      for (std::size_t t = 0; t < n_trees; ++t) find_leaves(trees[first + t], tests, ranks, row, leaf[t]);
-      add(trees.subspan(first, n_trees), leaf, row);
-    }
+    const auto group = trees.subspan(first, std::min(kTogether, trees.size() - first));
+    const auto add_rows = [&]<std::size_t kCount>(std::size_t row) {
+      for (std::size_t t = 0; t < group.size(); ++t) find_leaves<kCount>(group[t], tests, ranks, row, leaf[t]);
+      for (std::size_t chunk = 0; chunk < kCount; ++chunk) add(group, leaf, chunk * kChunk, row + chunk * kChunk);
+    };
+    std::size_t row = 0;
+    for (; row + kChunks * kChunk <= n; row += kChunks * kChunk) add_rows.template operator()<kChunks>(row);
+    for (; row < n; row += kChunk) add_rows.template operator()<1>(row);
   }
 }
 
+// Where the numbers of a leaf begin in the table of its tree, in bytes, is read for several rows at once.
 template <std::size_t kVectors>
 void add_wide(std::span<const SymmetricTree> trees, const RankTest* tests, const Ranks& ranks, std::size_t n,
               const double* values, double* sums) {
-  constexpr std::size_t kTogether = kVectors == 1 ? 16 : 4;
-  const auto* table = reinterpret_cast<const Doubles*>(values);
+  constexpr std::size_t kTogether = 8, kRows = 4;
+  constexpr std::size_t kLeafBytes = kVectors * sizeof(Doubles);
+  static_assert(255 * kLeafBytes <= UINT16_MAX);
   auto* totals = reinterpret_cast<Doubles*>(sums);
-  for_each_group<kTogether>(trees, tests, ranks, n, [=](auto group, const auto& leaf, std::size_t row) {
+  for_each_group<kTogether>(trees, tests, ranks, n, [=](auto group, const auto& leaf, std::size_t at, std::size_t row) {
     const auto add = [&](std::size_t n_trees) {
-      const Doubles* of_tree[kTogether] = {};
-      for (std::size_t t = 0; t < n_trees; ++t) of_tree[t] = table + group[t].first_leaf * kVectors;
-      for (std::size_t i = 0; i < kChunk; ++i) {
-        Doubles total[kVectors];
-        for (std::size_t v = 0; v < kVectors; ++v) total[v] = totals[(row + i) * kVectors + v];
+      const char* of_tree[kTogether] = {};
+      alignas(64) std::uint16_t place[kTogether][kChunk];
+      for (std::size_t t = 0; t < n_trees; ++t) {
+        of_tree[t] = reinterpret_cast<const char*>(values) + group[t].first_leaf * kLeafBytes;
+        for (std::size_t i = 0; i < kChunk; ++i) place[t][i] = static_cast<std::uint16_t>(leaf[t][at + i] * kLeafBytes);
+      }
+      for (std::size_t i = 0; i < kChunk; i += kRows) {
+        Doubles* of_rows = totals + (row + i) * kVectors;
+        Doubles total[kRows * kVectors];
+        for (std::size_t v = 0; v < kRows * kVectors; ++v) total[v] = of_rows[v];
         for (std::size_t t = 0; t < n_trees; ++t) {
-          const Doubles* value = of_tree[t] + leaf[t][i] * kVectors;
-          for (std::size_t v = 0; v < kVectors; ++v) total[v] += value[v];
+          std::uint64_t places;
+          std::memcpy(&places, place[t] + i, sizeof places);
+          for (std::size_t r = 0; r < kRows; ++r) {
+            const auto* value = reinterpret_cast<const Doubles*>(of_tree[t] + (places >> (16 * r) & UINT16_MAX));
+            for (std::size_t v = 0; v < kVectors; ++v) total[r * kVectors + v] += value[v];
+          }
         }
-        for (std::size_t v = 0; v < kVectors; ++v) totals[(row + i) * kVectors + v] = total[v];
+        for (std::size_t v = 0; v < kRows * kVectors; ++v) of_rows[v] = total[v];
       }
     };
     group.size() == kTogether ? add(kTogether) : add(group.size());
@@ -349,13 +366,13 @@ constexpr u8 kPlaneBytes[] = {8, 8, 8, 8, 8, 8, 8, 8, 8};
 void add_doubles(std::span<const SymmetricTree> trees, const RankTest* tests, const Ranks& ranks, std::size_t n,
                  const double* values, double* sums) {
   constexpr std::size_t kTogether = 8;
-  for_each_group<kTogether>(trees, tests, ranks, n, [=](auto group, const auto& leaf, std::size_t row) {
+  for_each_group<kTogether>(trees, tests, ranks, n, [=](auto group, const auto& leaf, std::size_t at, std::size_t row) {
     const auto add = [&](std::size_t n_trees) {
       const double* of_tree[kTogether] = {};
       for (std::size_t t = 0; t < n_trees; ++t) of_tree[t] = values + group[t].first_leaf;
       for (std::size_t i = 0; i < kChunk; ++i) {
         double total = sums[row + i];
-        for (std::size_t t = 0; t < n_trees; ++t) total += of_tree[t][leaf[t][i]];
+        for (std::size_t t = 0; t < n_trees; ++t) total += of_tree[t][leaf[t][at + i]];
         sums[row + i] = total;
       }
     };

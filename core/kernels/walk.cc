@@ -161,14 +161,23 @@ inline void descend_block(const Walk<Node>& walk, const Tree& tree, const Block&
   }
 }
 
+// Rows are finished a few at a time, while their keys are near.
 template <class Node, std::size_t kStride, Tests kTests>
 void walk_block(const Walk<Node>& walk, const Tree& tree, const Block& block, u32* payload, u32* scratch) {
-  const bool one_phase = tree.first_phase >= tree.depth;
-  descend_block<Node, kStride, kTests>(walk, tree, block, tree.first_phase, one_phase, payload);
-  if (one_phase) return;
+  constexpr std::size_t kNearRows = 512;
+  if (tree.first_phase >= tree.depth) {
+    return descend_block<Node, kStride, kTests>(walk, tree, block, tree.first_phase, true, payload);
+  }
   const Node* nodes = walk.nodes + tree.first;
-  finish<Node, kStride, kTests>(walk, nodes, block.by_row, block.n, payload, scratch);
-  for (std::size_t row = 0; row < block.n; ++row) payload[row] = nodes[payload[row]].key;
+  Block part = block;
+  for (std::size_t first = 0; first < block.n; first += part.n, payload += part.n) {
+    part.n = std::min(kNearRows, block.n - first);
+    part.by_row = block.by_row + first * walk.stride;
+    if (block.by_column != nullptr) part.by_column = block.by_column + first;
+    descend_block<Node, kStride, kTests>(walk, tree, part, tree.first_phase, false, payload);
+    finish<Node, kStride, kTests>(walk, nodes, part.by_row, part.n, payload, scratch);
+    for (std::size_t row = 0; row < part.n; ++row) payload[row] = nodes[payload[row]].key;
+  }
 }
 
 // Calls work<kStride>() with the stride of the rows, or 0 if it is none of those known at compile time.

@@ -144,7 +144,7 @@ void Engine::sum_as(const RowsView& rows, std::size_t n_threads, Finish finish) 
     return;
   }
   const std::size_t row_bytes = n_outputs() * sizeof(Real);
-  walker_.for_each_block(rows.n_rows, n_threads, row_bytes, [&](std::size_t first, std::size_t n) {
+  walker_.for_each_block_for_all(rows.n_rows, n_threads, row_bytes, [&](std::size_t first, std::size_t n) {
     Scratch& scratch = Scratch::of_this_thread();
     AlignedVector<Real>& sums = sums_of_this_thread<Real>();
     walker_.load_for_all(rows, first, n, scratch);
@@ -164,14 +164,18 @@ void Engine::sum(const RowsView& rows, std::size_t n_threads, Finish finish) con
 }
 
 void Engine::labels_by_integers(const RowsView& rows, std::int64_t* out, std::size_t n_threads) const {
-  walker_.for_each_block(rows.n_rows, n_threads, label_sums_->row_bytes(), [&](std::size_t first, std::size_t n) {
+  walker_.for_each_block_for_all(rows.n_rows, n_threads, label_sums_->row_bytes(), [&](std::size_t first, std::size_t n) {
     Scratch& scratch = Scratch::of_this_thread();
     LabelSums::Sums& sums = LabelSums::Sums::of_this_thread();
     walker_.load_for_all(rows, first, n, scratch);
     label_sums_->start(scratch.block.n, sums);
-    for (const Tree& tree : walker_.trees()) {
-      walker_.walk(tree, scratch);
-      label_sums_->add(scratch.payload.data(), scratch.block.n, sums);
+    if (scratch.block.ranks.of_rows != nullptr && walker_.large() != nullptr && !label_sums_->are_packed()) {
+      label_sums_->add_all(*walker_.large(), scratch.block, sums);
+    } else {
+      for (const Tree& tree : walker_.trees()) {
+        walker_.walk(tree, scratch);
+        label_sums_->add(scratch.payload.data(), scratch.block.n, sums);
+      }
     }
     for (std::size_t i = 0; i < n; ++i) {
       if (const auto leader = label_sums_->leader(sums, i)) {
@@ -207,7 +211,7 @@ void Engine::scores(const RowsView& rows, double* out, std::size_t n_threads) co
 void Engine::leaves(const RowsView& rows, std::int32_t* out, std::size_t n_threads) const {
   if (!leaf_ids_) throw std::invalid_argument("this engine was not lowered for leaves");
   const std::size_t n_trees_all = n_trees();
-  walker_.for_each_block(rows.n_rows, n_threads, 0, [&](std::size_t first, std::size_t n) {
+  walker_.for_each_block_for_all(rows.n_rows, n_threads, 0, [&](std::size_t first, std::size_t n) {
     Scratch& scratch = Scratch::of_this_thread();
     walker_.load_for_all(rows, first, n, scratch);
     for (std::size_t t = 0; t < n_trees_all; ++t) {

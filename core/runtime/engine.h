@@ -64,6 +64,7 @@ class Engine {
   std::size_t n_probabilities() const { return answers_.n_probabilities(); }
   const char* loop() const { return walker_.loop(); }
   bool slices_tops() const { return walker_.slices_tops(); }
+  bool slices_large() const { return walker_.large() != nullptr; }
   // About how long n rows take, each of them, in walks of a tree.
   double cost_of_row(std::size_t n) const { return static_cast<double>(n_trees()) * walker_.cost_of_tree(n); }
   std::size_t node_bytes() const { return walker_.bytes(); }

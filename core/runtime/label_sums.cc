@@ -129,6 +129,11 @@ void LabelSums::add(const std::uint32_t* payload, std::size_t n, Sums& sums) con
   }
 }
 
+void LabelSums::add_all(const Sliced& large, const Block& block, Sums& sums) const {
+  kernels().sliced.add_words(large.trees(), large.program(), block.ranks, block.n, large.payloads().data(),
+                             table_.data(), width_, sums.words.data());
+}
+
 std::optional<std::size_t> LabelSums::leader(const Sums& sums, std::size_t row) const {
   if (are_packed()) {
     const std::int32_t difference = sums.differences[row];

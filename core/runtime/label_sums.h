@@ -16,6 +16,7 @@
 #include "runtime/aligned.h"
 #include "runtime/forest_view.h"
 #include "runtime/node_values.h"
+#include "runtime/sliced.h"
 
 namespace scurry {
 
@@ -47,6 +48,8 @@ class LabelSums {
   void start(std::size_t n, Sums& sums) const;
   // Adds the leaves that n rows, a multiple of kLanes, reached in a tree.
   void add(const std::uint32_t* payload, std::size_t n, Sums& sums) const;
+  // Adds those that the rows of a block reach in all trees, if are_packed() is false.
+  void add_all(const Sliced& large, const Block& block, Sums& sums) const;
   // The class with the largest sum; nothing if another one is too close.
   std::optional<std::size_t> leader(const Sums& sums, std::size_t row) const;
 

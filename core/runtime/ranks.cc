@@ -151,6 +151,10 @@ std::optional<RankedColumns> RankedColumns::make(std::span<const Question> quest
       end = std::max(end, begin + std::max(std::bit_ceil(n + 1), kLeastPadded));  // and among those of a part
     }
     made->thresholds_.resize(first + end, kNanKey);  // no key exceeds it
+    const std::size_t at = made->coarse_.size();
+    made->coarse_.resize(made->columns_.size() * kCoarse);  // only the first part of a column has some
+    kernels().ranks.spread(made->thresholds_.data() + first, static_cast<std::uint32_t>(n_keys),
+                           made->coarse_.data() + at);
   }
   for (auto& [set, at] : sets) {
     const auto& [column, first_word, n_bits, nan_left] = set;
@@ -183,7 +187,7 @@ std::optional<RankedColumns> RankedColumns::make(std::span<const Question> quest
 
 std::size_t RankedColumns::bytes() const {
   return columns_.size() * sizeof(RankColumn) + category_tests_.size() * sizeof(CategoryTest) +
-         (thresholds_.size() + category_bits_.size()) * sizeof(std::uint32_t);
+         (thresholds_.size() + coarse_.size() + category_bits_.size()) * sizeof(std::uint32_t);
 }
 
 std::size_t RankedColumns::work() const {

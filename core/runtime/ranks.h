@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "runtime/aligned.h"
 #include "runtime/columns.h"
 
 namespace scurry {
@@ -54,10 +55,13 @@ class RankedColumns {
   void rank_row(const std::uint32_t* keys, std::uint8_t* ranks) const;
 
  private:
-  Ranking ranking() const { return {columns_, thresholds_.data(), category_tests_.data(), category_bits_.data()}; }
+  Ranking ranking() const {
+    return {columns_, thresholds_.data(), coarse_.data(), category_tests_.data(), category_bits_.data()};
+  }
 
   std::vector<RankColumn> columns_;
   std::vector<std::uint32_t> thresholds_;  // keys, for each numeric column a power of two of them
+  AlignedVector<std::uint32_t> coarse_;    // see Ranking
   std::vector<CategoryTest> category_tests_;
   std::vector<std::uint32_t> category_bits_;
   bool has_categories_ = false;

@@ -175,7 +175,7 @@ Leaves SentinelExit::make_leaves(const ForestView& forest, std::span<const std::
 
 std::size_t SentinelExit::rows_at_once() const {
   if (sliced_lanes_) return 4 * kMaxRows;
-  // Slicing (sliced.h) wants many too: 512 rows take as long as one.
+  // Slicing (sliced.h) wants many too: hundreds of rows take as long as one.
   const bool is_large = walker_.bytes() / plan_.size() >= kLargeTree;
   const std::size_t factor = is_large ? 8 : walker_.has_ranks() ? 4 : 1;
   const std::size_t fitting = factor * kLeafBytes / sizeof(std::uint32_t) / plan_.size() / kChunk * kChunk;
@@ -192,9 +192,7 @@ void SentinelExit::run(const RowsView& rows, const SentinelOutcome& outcome, std
                               alive.sums, alive.row_apart, alive.n, buffers.stopped.data());
   };
   // Blocks of equal size: at late sentinels, a short one would have too few rows to fill slices.
-  const std::size_t most = rows_at_once(), n_blocks = std::max<std::size_t>((rows.n_rows + most - 1) / most, 1);
-  const std::size_t even = round_up((rows.n_rows + n_blocks - 1) / n_blocks, kChunk);
-  for_each_range(rows.n_rows, even, n_threads, [&](std::size_t first, std::size_t n) {
+  for_each_range(rows.n_rows, even_range(rows.n_rows, rows_at_once()), n_threads, [&](std::size_t first, std::size_t n) {
     if (n <= AliveRows::kFew) {
       for (std::size_t row = first; row < first + n; ++row) run_row(rows, row, outcome);
     } else {

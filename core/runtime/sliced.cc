@@ -23,8 +23,8 @@ constexpr std::uint8_t kZeros = 0, kOnes = 1, kFirstTest = 2, kAny = 0xFF;
 template <class Node>
 class Sliced::Lowering {
  public:
-  Lowering(std::span<const Node> nodes, const Trees& trees, const Columns& columns, Sliced& out, bool tops)
-      : nodes_(nodes), trees_(trees), columns_(columns), out_(out), tops_(tops) {}
+  Lowering(std::span<const Node> nodes, const Trees& trees, const Columns& columns, Sliced& out)
+      : nodes_(nodes), trees_(trees), columns_(columns), out_(out) {}
 
   // Returns whether all trees are small enough.
   bool read() {
@@ -47,18 +47,18 @@ class Sliced::Lowering {
   std::vector<Question> questions;
 
  private:
-  using Planes = std::array<std::uint8_t, kMaxPlanes>;
+  using Planes = std::array<std::uint8_t, kLargePlanes>;
 
   bool read(const Tree& tree) {
     root_ = tree.first;
-    if (tops_) {
+    if (is_top()) {
       find_end_of_top(tree);
     } else {
-      if (tree.depth >= kMaxSlicedLeaves) return false;  // what follows would recurse too deeply
+      if (tree.depth >= max_leaves()) return false;  // what follows would recurse too deeply
       end_ = tree.index + 1 < trees_.trees().size() ? trees_.trees()[tree.index + 1].first : nodes_.size();
     }
     if (!count_leaves()) return false;
-    if (tops_) first_kept_ = root_;
+    if (out_.extent_ != Extent::kSmall) first_kept_ = root_;
     slice_of_node_.resize(end_ - first_kept_);
     SlicedTree lowered{};
     lowered.first_test = static_cast<std::uint32_t>(questions.size() - n_set_tests_);
@@ -86,10 +86,10 @@ class Sliced::Lowering {
     first_free_ = n_slices_;
     free_.clear();
     const std::size_t first_leaf = out_.payloads_.size();
-    out_.payloads_.resize(first_leaf + kMaxSlicedLeaves);
-    const Planes planes = select(tree.first, 0, kMaxSlicedLeaves, out_.payloads_.data() + first_leaf);
+    out_.payloads_.resize(first_leaf + out_.n_numbers());
+    const Planes planes = select(tree.first, 0, out_.n_numbers(), out_.payloads_.data() + first_leaf);
     lowered.n_selects = static_cast<std::uint16_t>(out_.selects_.size() - lowered.first_select);
-    for (std::size_t i = 0; i < kMaxPlanes; ++i) lowered.planes[i] = planes[i] == kAny ? kZeros : planes[i];
+    for (std::size_t i = 0; i < kLargePlanes; ++i) lowered.planes[i] = planes[i] == kAny ? kZeros : planes[i];
     out_.trees_.push_back(lowered);
     return true;
   }
@@ -105,9 +105,11 @@ class Sliced::Lowering {
     }
   }
 
-  bool is_leaf(std::size_t at) const { return nodes_[at].left == 0 || (tops_ && at >= first_below_); }
+  bool is_top() const { return out_.extent_ == Extent::kTops; }
+  std::size_t max_leaves() const { return out_.is_large() ? kMaxLargeLeaves : kMaxSlicedLeaves; }
+  bool is_leaf(std::size_t at) const { return nodes_[at].left == 0 || (is_top() && at >= first_below_); }
   std::uint32_t payload_of(std::size_t leaf) const {
-    return tops_ ? static_cast<std::uint32_t>(leaf - root_) : nodes_[leaf].key;
+    return is_top() ? static_cast<std::uint32_t>(leaf - root_) : nodes_[leaf].key;
   }
   // A split of the heap above a leaf, which sends all rows to the left.
   bool is_filler(std::size_t at) const { return nodes_[at].column == columns_.pad(); }
@@ -128,7 +130,7 @@ class Sliced::Lowering {
       const std::size_t n = is_leaf(at)     ? 1
                             : is_filler(at) ? n_leaves(left)
                                             : std::size_t{n_leaves(left)} + n_leaves(left + 1);
-      if (n > kMaxSlicedLeaves) return false;
+      if (n > max_leaves()) return false;
       n_leaves_[at - root_] = static_cast<std::uint8_t>(n);
     }
     return true;
@@ -188,11 +190,11 @@ class Sliced::Lowering {
       std::size_t n_open = 0;
       while (low % (2u << n_open) == 0 && low + (2u << n_open) <= high) ++n_open;
       std::fill_n(payloads + low, std::size_t{1} << n_open, payload_of(at));
-      for (std::size_t i = 0; i < kMaxPlanes; ++i) made[i] = i < n_open ? kAny : (low >> i) & 1 ? kOnes : kZeros;
+      for (std::size_t i = 0; i < kLargePlanes; ++i) made[i] = i < n_open ? kAny : (low >> i) & 1 ? kOnes : kZeros;
       return made;
     }
     const std::size_t first = low + n_leaves(child(at, false)), last = high - n_leaves(child(at, true));
-    std::size_t step = kMaxSlicedLeaves;
+    std::size_t step = out_.n_numbers();
     while (last / step * step < first) step /= 2;
     const std::size_t middle = last / step * step;
     Planes no, yes;
@@ -204,7 +206,7 @@ class Sliced::Lowering {
       yes = select(child(at, true), middle, high, payloads);
     }
     const std::uint8_t chooser = slice_of_node_[at - first_kept_];
-    for (std::size_t i = 0; i < kMaxPlanes; ++i) {
+    for (std::size_t i = 0; i < kLargePlanes; ++i) {
       if (no[i] == yes[i] || yes[i] == kAny) {
         made[i] = no[i];
       } else if (no[i] == kAny) {
@@ -236,35 +238,44 @@ class Sliced::Lowering {
   const Trees& trees_;
   const Columns& columns_;
   Sliced& out_;
-  const bool tops_, says_left_ = kernels().sliced.says_left;
+  const bool says_left_ = kernels().sliced.says_left;
   std::size_t root_ = 0, first_below_ = 0, end_ = 0;  // of the tree that is read
   std::vector<std::size_t> asking_;  // nodes of this tree that ask something
   std::vector<std::uint8_t> free_;
-  std::vector<std::uint8_t> slice_of_node_;  // by node of all trees, or of this one if its top alone is read
+  std::vector<std::uint8_t> slice_of_node_;  // by node of all small trees, which heaps are made of, or of this one
   std::size_t first_kept_ = 0;
-  std::vector<std::uint8_t> n_leaves_;       // by node of this tree
+  std::vector<std::uint8_t> n_leaves_;  // by node of this tree
   std::size_t n_set_tests_ = 0;
   std::uint8_t n_slices_ = 0, first_free_ = 0;
 };
 
 std::optional<Sliced> Sliced::find(const Trees& trees, const Columns& columns) {
-  return find(trees, columns, std::min(kMaxColumns, kMaxColumnsPerTree * trees.trees().size()), false);
+  return find(trees, columns, std::min(kMaxColumns, kMaxColumnsPerTree * trees.trees().size()), Extent::kSmall);
+}
+
+std::optional<Sliced> Sliced::find_large(const Trees& trees, const Columns& columns) {
+  if (columns.has_categories()) return std::nullopt;
+  return find(trees, columns, kMaxColumns, Extent::kLarge);
 }
 
 std::optional<Sliced> Sliced::find_tops(const Trees& trees, const Columns& columns) {
   if (columns.has_categories()) return std::nullopt;
-  return find(trees, columns, kMaxColumns, true);
+  return find(trees, columns, kMaxColumns, Extent::kTops);
 }
 
-std::optional<Sliced> Sliced::find(const Trees& trees, const Columns& columns, std::size_t max_columns, bool tops) {
-  std::optional<Sliced> found(std::in_place);
+std::optional<Sliced> Sliced::find(const Trees& trees, const Columns& columns, std::size_t max_columns,
+                                   Extent extent) {
+  std::optional<Sliced> found(Sliced{extent});
   const auto lower = [&]<class Node>(std::span<const Node> nodes) {
-    Lowering<Node> lowering(nodes, trees, columns, *found, tops);
+    Lowering<Node> lowering(nodes, trees, columns, *found);
     if (!lowering.read()) return false;
     found->ranks_ = RankedColumns::make(lowering.questions, trees.category_bits(), max_columns, found->tests_,
                                         &found->set_tests_);
     if (!found->ranks_) return false;
-    if (tops) return found->ranks_->work() <= kernels().sliced.ranking_of_top * trees.trees().size();
+    if (extent != Extent::kSmall) {
+      const std::size_t worth = extent == Extent::kTops ? kernels().sliced.ranking_of_top : kernels().sliced.ranking_of_large;
+      return found->ranks_->work() <= worth * trees.trees().size();
+    }
     const std::size_t max_row_ranks = kernels().sliced.max_row_ranks;
     if (max_row_ranks > 0 && found->ranks_->size() <= max_row_ranks) lowering.make_heaps();
     return true;
@@ -280,8 +291,9 @@ std::size_t Sliced::bytes() const {
 }
 
 void Sliced::walk(std::size_t tree, const Block& block, std::uint32_t* payload, const std::uint32_t* others) const {
-  const std::uint32_t* of_leaf = others == nullptr ? payloads(tree) : others + tree * kMaxSlicedLeaves;
-  kernels().sliced.walk(trees_[tree], program(), block.ranks, block.n, of_leaf, payload);
+  const std::uint32_t* of_leaf = others == nullptr ? payloads(tree) : others + tree * n_numbers();
+  const auto walk = is_large() ? kernels().sliced.walk_large : kernels().sliced.walk;
+  walk(trees_[tree], program(), block.ranks, block.n, of_leaf, payload);
 }
 
 void Sliced::walk_row(const std::uint32_t* keys, std::uint32_t* payload, const std::uint32_t* others) const {

@@ -1,10 +1,10 @@
-// Sliced: trees of up to 64 leaves, evaluated for 512 rows at once by logic on bits.
+// Sliced: trees of up to 64 leaves, evaluated for 1024 rows at once by logic on bits.
 //
 //        a?            1. Every test is made for all rows, by comparing bytes (ranks.h). A slice holds the answers: the
 //      /    \             bit of a row is set if the row goes right.
 //    b?      c?               a = 1 1 0 0 …      b = 0 1 1 0 …      c = 1 0 1 1 …
 //   /  \    /  \       2. The bits of the leaves' numbers are selected from the bottom up. In a slice, `a ? x : y` is
-//  0    1  2    3         one instruction for 512 rows, whatever the shape of the tree:
+//  0    1  2    3         a few instructions for 1024 rows, whatever the shape of the tree:
 //                             high bit = a = 1 1 0 0 …      low bit = a ? c : b = 1 0 1 0 …
 //                      3. The numbers (here 3, 2, 1, 0) are put together, one byte per row, and look up leaf values in
 //                         registers. Values are added tree by tree, as the source does.
@@ -13,7 +13,8 @@
 // then read from the bits of the word.
 //
 // All tests of a tree are made, not only those on a row's path. As 64 of them cost as much as one step of a walk, this
-// pays for trees of boosted models, which are small.
+// pays for trees of boosted models, which are small. Trees of up to 184 leaves, as forests have them that were trained on
+// few rows, are sliced where all rows go through all of them; their leaves are looked up in memory.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +36,8 @@ class Sliced {
  public:
   // Nothing if some tree has too many leaves, or if making ranks would take longer than it saves.
   static std::optional<Sliced> find(const Trees& trees, const Columns& columns);
+  // The same for larger trees, is_large().
+  static std::optional<Sliced> find_large(const Trees& trees, const Columns& columns);
   // The top kTopLevels levels of trees, whatever their size: payloads are the places of nodes in their trees.
   static std::optional<Sliced> find_tops(const Trees& trees, const Columns& columns);
   static constexpr std::uint32_t kTopLevels = 6;  // so that there are no more nodes below than leaves have numbers
@@ -44,7 +47,8 @@ class Sliced {
   SlicedProgram program() const { return {tests_.data(), set_tests_.data(), selects_.data()}; }
   // By the numbers of a tree's leaves, with space for all that there could be.
   const std::vector<std::uint32_t>& payloads() const { return payloads_; }
-  const std::uint32_t* payloads(std::size_t tree) const { return payloads_.data() + tree * kMaxSlicedLeaves; }
+  const std::uint32_t* payloads(std::size_t tree) const { return payloads_.data() + tree * n_numbers(); }
+  bool is_large() const { return extent_ == Extent::kLarge; }
   std::size_t bytes() const;
 
   // payload[row] of the leaf each row of the block reaches in a tree: of payloads(), or of others by the same leaves.
@@ -57,8 +61,12 @@ class Sliced {
   template <class Node>
   class Lowering;
 
-  static std::optional<Sliced> find(const Trees& trees, const Columns& columns, std::size_t max_columns, bool tops);
+  enum class Extent { kSmall, kLarge, kTops };
+  Sliced(Extent extent) : extent_(extent) {}
+  static std::optional<Sliced> find(const Trees& trees, const Columns& columns, std::size_t max_columns, Extent extent);
+  std::size_t n_numbers() const { return is_large() ? kLargeNumbers : kMaxSlicedLeaves; }  // of leaves
 
+  Extent extent_;
   std::vector<SlicedTree> trees_;
   std::vector<RankTest> tests_;
   std::vector<SetTest> set_tests_;

@@ -35,6 +35,12 @@ std::size_t second_cache() {
   return bytes;
 }
 
+// Of forests that test nothing, blocks have ranks of no columns. There is space for one all the same: that there is some
+// says that trees are evaluated with ranks.
+std::uint8_t* room_for_ranks(const RankedColumns& by, std::size_t stride, Scratch& scratch) {
+  return grow_to(scratch.ranks, stride * std::max<std::size_t>(by.size(), 1));
+}
+
 template <class Node>
 Walk<Node> walk_of(std::span<const Node> nodes, const Trees& trees, const Columns& columns) {
   return {nodes.data(),
@@ -79,8 +85,10 @@ Walker::Lowered::Lowered(const ForestView& forest, const EngineParts& parts, Pay
 void Walker::Lowered::begin_walks() {
   narrow = walk_of(trees.narrow(), trees, columns);
   wide = walk_of(trees.wide(), trees, columns);
-  if (!symmetric && !sliced) tops = Sliced::find_tops(trees, columns);
-  if (ranked() == nullptr || !columns.takes_bytes()) return;
+  if (!symmetric && !sliced) tops = Sliced::find_large(trees, columns);
+  if (!symmetric && !sliced && !tops) tops = Sliced::find_tops(trees, columns);
+  const RankedColumns* by = ranked_for_all();
+  if (by == nullptr || !columns.takes_bytes()) return;
   // A row of each byte, ranked as any other.
   AlignedVector<std::uint32_t> keys(kByteValues * columns.stride());
   for (std::uint32_t c = 0; c < columns.size(); ++c) {
@@ -88,8 +96,8 @@ void Walker::Lowered::begin_walks() {
       keys[byte * columns.stride() + c] = columns.key_of_byte(c, static_cast<std::uint8_t>(byte));
     }
   }
-  rank_of_byte.resize(ranked()->size() * kByteValues);
-  ranked()->rank({keys.data(), nullptr, 0, kByteValues, false}, columns.stride(), rank_of_byte.data(), kByteValues);
+  rank_of_byte.resize(by->size() * kByteValues);
+  by->rank({keys.data(), nullptr, 0, kByteValues, false}, columns.stride(), rank_of_byte.data(), kByteValues);
 }
 
 Walker::Walker(const ForestView& forest, const Leaves& leaves) {
@@ -206,6 +214,13 @@ std::size_t Walker::block_rows(std::size_t row_bytes) const {
   return std::clamp(4 * second_cache() / all_bytes / kChunk * kChunk, few, kMaxRowsOfLarge);
 }
 
+// Slices want many rows, and ranks are all that is kept of them.
+std::size_t Walker::ranked_block_rows(std::size_t row_bytes) const {
+  constexpr std::size_t kMinRows = kMostSliceChunks * kChunk, kMaxRows = 4096;
+  const std::size_t all_bytes = std::max<std::size_t>(ranked_for_all()->size() + row_bytes, 1);  // leaves need no ranks
+  return std::clamp(second_cache() / 4 / all_bytes / kMinRows * kMinRows, kMinRows, kMaxRows);
+}
+
 double Walker::cost_of_tree(std::size_t n) const {
   constexpr double kInSlices = 0.2, kOfRow = 2.0;  // measured: 0.1 to 0.25, and 1.7 to 2.3
   if (n >= kEnoughForColumns) return ranked() != nullptr ? kInSlices : 1.0;
@@ -228,21 +243,20 @@ void Walker::index_columns(Scratch& scratch) const {
 }
 
 void Walker::load_for_all(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch) const {
-  if (rows.is_bytes && n >= kEnoughForColumns && !lowered_->rank_of_byte.empty()) {
-    return rank_bytes(rows, first, n, scratch);
-  }
+  if (n < kEnoughForColumns) return load(rows, first, n, scratch);
+  if (rows.is_bytes && !lowered_->rank_of_byte.empty()) return rank_bytes(rows, first, n, scratch);
+  if (const RankedColumns* by = ranked_for_all()) return load_ranks(*by, rows, first, n, scratch);
   load(rows, first, n, scratch);
-  if (n < kEnoughForColumns) return;
-  if (!lowered_->tops) return index_columns(scratch);
+  if (!lowered_->tops) return index_keys(scratch);
   make_ranks(lowered_->tops->ranks(), scratch);
   scratch.block.n_walked = Sliced::kTopLevels;
 }
 
-void Walker::load_ranks(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch) const {
+void Walker::load_ranks(const RankedColumns& by, const RowsView& rows, std::size_t first, std::size_t n,
+                        Scratch& scratch) const {
   constexpr std::size_t kLotBytes = 24 * 1024;
-  const RankedColumns& by = *ranked();
   const std::size_t padded = round_up(n, kChunk), stride = padded + kChunk, lot = rows_in(kLotBytes);
-  std::uint8_t* ranks = grow_to(scratch.ranks, stride * by.size());
+  std::uint8_t* ranks = room_for_ranks(by, stride, scratch);
   bool has_missing = false;
   for (std::size_t at = 0; at < n; at += lot) {
     const std::size_t n_loaded = std::min(lot, n - at);
@@ -250,18 +264,19 @@ void Walker::load_ranks(const RowsView& rows, std::size_t first, std::size_t n, 
     has_missing |= scratch.block.has_missing;
     by.rank(scratch.block, columns().stride(), ranks + at, stride);
   }
+  grow_to(scratch.payload, padded);
   scratch.block = {nullptr, nullptr, 0, padded, has_missing, {ranks, stride, by.size()}};
 }
 
 void Walker::make_ranks(const RankedColumns& by, Scratch& scratch) const {
   const std::size_t stride = scratch.block.n + kChunk;  // padded for the same reason
-  std::uint8_t* ranks = grow_to(scratch.ranks, stride * by.size());
+  std::uint8_t* ranks = room_for_ranks(by, stride, scratch);
   by.rank(scratch.block, columns().stride(), ranks, stride);
   scratch.block.ranks = {ranks, stride, by.size()};
 }
 
 void Walker::rank_bytes(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch) const {
-  const std::size_t padded = round_up(n, kChunk), stride = padded + kChunk, n_columns = ranked()->size();
+  const std::size_t padded = round_up(n, kChunk), stride = padded + kChunk, n_columns = ranked_for_all()->size();
   grow_to(scratch.payload, padded);
   grow_to(scratch.walk, padded);
   std::uint8_t* ranks = grow_to(scratch.ranks, stride * n_columns);
@@ -269,7 +284,7 @@ void Walker::rank_bytes(const RowsView& rows, std::size_t first, std::size_t n, 
   const auto* x = static_cast<const std::uint8_t*>(rows.data) + static_cast<std::ptrdiff_t>(first) * rows.row_stride;
   const std::uint8_t* rank_of = lowered_->rank_of_byte.data();
   for (std::size_t c = 0; c < n_columns; ++c, ranks += stride, rank_of += kByteValues) {
-    const std::uint32_t feature = columns().feature(ranked()->column_of(c));
+    const std::uint32_t feature = columns().feature(ranked_for_all()->column_of(c));
     const std::uint8_t* from = x + static_cast<std::ptrdiff_t>(feature) * rows.column_stride;
     if (rows.row_stride == 1) {
       for (std::size_t row = 0; row < n; ++row) ranks[row] = rank_of[from[row]];
@@ -300,6 +315,7 @@ void Walker::walk(const Tree& tree, Scratch& scratch, std::uint32_t* payload) co
     if (symmetric()) return symmetric()->walk(tree.index, scratch.block, payload, of_leaf());
     if (sliced()) return sliced()->walk(tree.index, scratch.block, payload, of_leaf());
     lowered_->tops->walk(tree.index, scratch.block, payload);
+    if (large() != nullptr) return look_up(scratch.block.n, payload);
   }
   std::uint32_t* rows = scratch.walk.data();
   if (lowered_->trees.is_wide()) {

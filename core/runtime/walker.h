@@ -32,6 +32,22 @@ struct Scratch {
   static Scratch& of_this_thread();
 };
 
+// The size of at most max_rows rows of which n_rows are made with no more ranges than needed, and all about as large.
+inline std::size_t even_range(std::size_t n_rows, std::size_t max_rows) {
+  const std::size_t n_ranges = std::max<std::size_t>((n_rows + max_rows - 1) / max_rows, 1);
+  return round_up((n_rows + n_ranges - 1) / n_ranges, kChunk);
+}
+
+// Calls work(first, n) for ranges of at most max_rows rows, on several threads. An exception in any thread is rethrown.
+template <class Work>
+void for_each_range(std::size_t n_rows, std::size_t max_rows, std::size_t n_threads, Work work) {
+  std::size_t range = std::max(max_rows, kChunk);
+  // At least four ranges per thread, so that a slow thread does not keep the others waiting.
+  if (n_threads > 1) range = round_up(std::min(range, std::max(kChunk, n_rows / (4 * n_threads))), kChunk);
+  parallel_for((n_rows + range - 1) / range, n_threads,
+               [&](std::size_t r) { work(r * range, std::min(range, n_rows - r * range)); });
+}
+
 class Walker {
  public:
   Walker(const ForestView& forest, const Leaves& leaves);
@@ -62,8 +78,10 @@ class Walker {
   bool should_merge() const;
   // Which loop blocks of rows run through.
   const char* loop() const { return symmetric() ? "symmetric" : sliced() ? "sliced" : "walked"; }
-  // Whether the top levels of walked trees are sliced.
+  // Whether the top levels of walked trees are sliced, or all of their levels, where all rows go through all trees.
   bool slices_tops() const { return lowered_->tops.has_value(); }
+  // The walked trees if all of their levels are, else null.
+  const Sliced* large() const { return slices_tops() && lowered_->tops->is_large() ? &*lowered_->tops : nullptr; }
   // About how long evaluating a tree takes for each of n rows, compared with walking it in a batch.
   double cost_of_tree(std::size_t n) const;
   const std::optional<Symmetric>& symmetric() const { return lowered_->symmetric; }
@@ -83,12 +101,14 @@ class Walker {
   // Makes the by-column copy of the block that walks are fastest with: keys, or ranks in symmetric and sliced trees. It
   // pays from half a chunk of rows on.
   void index_columns(Scratch& scratch) const;
-  // Loads rows and makes that copy for walks through all trees by all of them; top levels may then be sliced. Rows that
-  // are bytes become ranks at once where trees need nothing else: the block has no keys then.
+  // Loads rows and makes that copy for walks through all trees by all of them; top levels may then be sliced. Where trees
+  // need nothing but ranks, the block has no keys: rows that are bytes become ranks at once.
   void load_for_all(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch) const;
   // Makes the block of rows [first, first + n) with nothing but their ranks, if there are any: a few rows at a time, whose
   // keys stay in the nearest cache and are not kept.
-  void load_ranks(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch) const;
+  void load_ranks(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch) const {
+    load_ranks(*ranked(), rows, first, n, scratch);
+  }
   // Makes the copy of keys, which alone helps descend().
   void index_keys(Scratch& scratch) const;
   // payload[row] of the leaf each row of the block reaches in a tree.
@@ -120,7 +140,16 @@ class Walker {
   // Calls work(first, n) for blocks of rows, on several threads. `row_bytes` is what the work keeps of each row. An
   // exception in any thread is rethrown.
   template <class Work>
-  void for_each_block(std::size_t n_rows, std::size_t n_threads, std::size_t row_bytes, Work work) const;
+  void for_each_block(std::size_t n_rows, std::size_t n_threads, std::size_t row_bytes, Work work) const {
+    // A short block would fetch the nodes of large trees for few rows.
+    for_each_range(n_rows, even_range(n_rows, block_rows(row_bytes)), n_threads, work);
+  }
+  // The same for blocks that load_for_all() makes.
+  template <class Work>
+  void for_each_block_for_all(std::size_t n_rows, std::size_t n_threads, std::size_t row_bytes, Work work) const {
+    if (ranked_for_all() == nullptr) return for_each_block(n_rows, n_threads, row_bytes, work);
+    for_each_range(n_rows, ranked_block_rows(row_bytes), n_threads, work);
+  }
 
  private:
   struct Lowered {
@@ -130,18 +159,22 @@ class Walker {
     void begin_walks();
     // What the ranks of rows are made by, if trees are evaluated with ranks.
     const RankedColumns* ranked() const { return symmetric ? &symmetric->ranks() : sliced ? &sliced->ranks() : nullptr; }
+    // The same if all rows go through all trees, and with nothing but ranks.
+    const RankedColumns* ranked_for_all() const { return tops && tops->is_large() ? &tops->ranks() : ranked(); }
 
     std::size_t n_features;
     Columns columns;
     std::optional<Symmetric> symmetric;
     Trees trees;
     std::optional<Sliced> sliced;  // if they are not symmetric
-    std::optional<Sliced> tops;    // of trees that are walked
+    std::optional<Sliced> tops;    // of trees that are walked, or all of them
     Walk<NarrowNode> narrow;
     Walk<WideNode> wide;
-    AlignedVector<std::uint8_t> rank_of_byte;  // [column of ranks][256]; empty: bytes become keys first
+    AlignedVector<std::uint8_t> rank_of_byte;  // [column of ranks for all][256]; empty: bytes become keys first
   };
 
+  void load_ranks(const RankedColumns& by, const RowsView& rows, std::size_t first, std::size_t n,
+                  Scratch& scratch) const;
   void make_ranks(const RankedColumns& by, Scratch& scratch) const;
   void rank_bytes(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch) const;
   // Whether the top levels of several trees are tested together.
@@ -149,6 +182,7 @@ class Walker {
     return !lowered_->trees.is_wide() && !columns().has_categories() && columns().stride() == kernels().tops_stride;
   }
   std::size_t block_rows(std::size_t row_bytes) const;
+  std::size_t ranked_block_rows(std::size_t row_bytes) const;
   std::size_t bytes_of_lowered() const;
   // Of n payloads of the lowered forest, makes those of this walker.
   void look_up(std::size_t n, std::uint32_t* payload) const {
@@ -157,6 +191,7 @@ class Walker {
   // By leaf of symmetric or sliced trees; null: as these have them.
   const std::uint32_t* of_leaf() const { return payload_of_leaf_.empty() ? nullptr : payload_of_leaf_.data(); }
   const RankedColumns* ranked() const { return lowered_->ranked(); }
+  const RankedColumns* ranked_for_all() const { return lowered_->ranked_for_all(); }
 
   std::shared_ptr<const Lowered> lowered_;
   std::vector<std::int32_t> origins_;
@@ -200,21 +235,6 @@ void Walker::walk_each(std::span<const Tree> each, Scratch& scratch, Visit visit
     visit(i, scratch.tops.data() + at * spacing);
   }
   scratch.block.n_walked = 0;
-}
-
-// Calls work(first, n) for ranges of at most max_rows rows, on several threads. An exception in any thread is rethrown.
-template <class Work>
-void for_each_range(std::size_t n_rows, std::size_t max_rows, std::size_t n_threads, Work work) {
-  std::size_t range = std::max(max_rows, kChunk);
-  // At least four ranges per thread, so that a slow thread does not keep the others waiting.
-  if (n_threads > 1) range = round_up(std::min(range, std::max(kChunk, n_rows / (4 * n_threads))), kChunk);
-  parallel_for((n_rows + range - 1) / range, n_threads,
-               [&](std::size_t r) { work(r * range, std::min(range, n_rows - r * range)); });
-}
-
-template <class Work>
-void Walker::for_each_block(std::size_t n_rows, std::size_t n_threads, std::size_t row_bytes, Work work) const {
-  for_each_range(n_rows, block_rows(row_bytes), n_threads, work);
 }
 
 }  // namespace scurry

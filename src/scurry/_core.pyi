@@ -112,6 +112,12 @@ class ByteRanks:
     @property
     def available(self) -> bool: ...
 
+class RowsTaken:
+    def __init__(
+        self, *, float32: bool, float64: bool, limits: NDArray[np.float64], otherwise: Callable[[Any], Any]
+    ) -> None: ...
+
+def any_missing(rows: NDArray[Any], columns: NDArray[np.int64], /) -> bool: ...
 def any_at_most(rows: NDArray[Any], limits: NDArray[np.float64], /) -> bool: ...
 
 class Categories:
@@ -185,9 +191,7 @@ class CellExit:
         tolerance: int,
         *,
         labels: tuple[Any, ...] | None,
-        float32: bool,
-        float64: bool,
-        otherwise: Callable[[Any], Any],
+        rows: RowsTaken,
     ) -> Callable[[Any], Any]: ...
     @property
     def bytes(self) -> int: ...
@@ -259,9 +263,7 @@ class EarlyExit:
         tolerance: int,
         *,
         labels: tuple[Any, ...] | None,
-        float32: bool,
-        float64: bool,
-        otherwise: Callable[[Any], Any],
+        rows: RowsTaken,
     ) -> Callable[[Any], Any]: ...
     @property
     def bytes(self) -> int: ...
@@ -308,9 +310,7 @@ class LeaderExit:
         tolerance: int,
         *,
         labels: tuple[Any, ...] | None,
-        float32: bool,
-        float64: bool,
-        otherwise: Callable[[Any], Any],
+        rows: RowsTaken,
     ) -> Callable[[Any], Any]: ...
     @property
     def bytes(self) -> int: ...
@@ -363,9 +363,7 @@ class SentinelExit:
         answer: str,
         *,
         labels: tuple[Any, ...] | None,
-        float32: bool,
-        float64: bool,
-        otherwise: Callable[[Any], Any],
+        rows: RowsTaken,
     ) -> Callable[[Any], Any]: ...
     @property
     def bytes(self) -> int: ...
@@ -411,9 +409,7 @@ class Engine:
         answer: str,
         *,
         labels: tuple[Any, ...] | None,
-        float32: bool,
-        float64: bool,
-        otherwise: Callable[[Any], Any],
+        rows: RowsTaken,
     ) -> Callable[[Any], Any]: ...
     def store(self) -> dict[str, NDArray[Any]]: ...
     @property
@@ -422,6 +418,8 @@ class Engine:
     def loop(self) -> str: ...
     @property
     def slices_tops(self) -> bool: ...
+    @property
+    def slices_large(self) -> bool: ...
     @property
     def n_trees(self) -> int: ...
     @property

@@ -12,8 +12,7 @@ from scurry.checks import check_count, check_numbers
 from scurry.costs import FeatureCosts, count_uses, feature_uses
 from scurry.errors import InputError
 from scurry.forest import label_codes
-from scurry.importers import import_for
-from scurry.predictor import Predictor
+from scurry.predictor import Predictor, read_forest
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +105,7 @@ def feature_bill(
     >>> scurry.evaluation.feature_bill(pruned, X[1::2]).mean_cost < 4.5
     True
     """
-    forest = model.forest if isinstance(model, Predictor) else import_for(model, X)
+    forest = model.forest if isinstance(model, Predictor) else read_forest(model, X)
     costs = model.feature_costs if isinstance(model, Predictor) else None
     if costs is None or step_cost or any(given is not None for given in (feature_costs, groups, group_costs)):
         costs = FeatureCosts.of(

@@ -12,8 +12,9 @@ from support.disassembly import KERNELS, LEVELS, disassemble, entries_of, work_o
 TOP = Path(__file__).parents[2]
 FILES = sorted(path.stem for path in KERNELS.glob("*.cc") if path.stem != "dispatch")
 
-# Loops that follow one row from node to node or look up one number per row: there is nothing to do at once.
-ONE_BY_ONE = {"rank_row", "find_extremes", "add_doubles", "look_up", "walk_row", "walk_one_row", "take_steps"}
+# Loops that follow one row from node to node or look up one number per row: there is nothing to do at once; and what is
+# done once for a forest.
+ONE_BY_ONE = {"spread", "rank_row", "find_extremes", "add_doubles", "look_up", "walk_row", "walk_one_row", "take_steps"}
 VECTORS_ALL_THE_SAME = {("symmetric", "add_doubles"), ("sliced", "walk_row")}
 # Without registers of eight numbers, trees are walked, and no instruction picks bytes of a register.
 ONE_BY_ONE_IN_FOUR_LANES = {("walk", "walk_tree"), ("walk", "descend_tree"), ("sliced", "walk_row")} | {
@@ -29,7 +30,7 @@ ONE_BY_ONE_WITHOUT_MASKS = {
     ("walk", "walk_tops"),
 }
 # The least number of instructions on whole registers, about half of what GCC 12 makes; others need one.
-LEAST = {"rank_rows": 80, "score": 10, "count_wrong": 8, "bound_leaves": 4, "test_lanes": 60}
+LEAST = {"rank_rows": 100, "score": 10, "count_wrong": 8, "bound_leaves": 4, "test_lanes": 60}
 COMPARES = {"encode", "ranks", "sliced", "symmetric", "walk"}
 COMPARES_TOO = {"add_and_test", "top_two", "test_lanes", "take", "count", "score", "count_wrong"}
 
@@ -63,7 +64,7 @@ def find_faults(path, level, name):
         if (name in COMPARES or entry in COMPARES_TOO) and work.n_compared == 0:
             faults.append(f"{entry}: no comparison of whole registers")
         # Remainders of loops have some. Rows are sorted out one by one in `take`, without AVX-512.
-        if entry != "take" and name != "walk" and work.n_alone > 0.25 * work.n_whole + 40:
+        if entry != "take" and name != "walk" and work.n_alone > 0.2 * work.n_whole + 40:
             faults.append(f"{entry}: {work.n_alone} instructions on single elements, {work.n_whole} on whole registers")
     return faults
 

@@ -411,7 +411,8 @@ def test_engine_memory():
 
 def test_equal_siblings_are_merged_without_changing_a_score():
     rng = np.random.default_rng(1)
-    forest = complete_forest(n_trees=20, depth=8, n_columns=2, aggregation="vote")
+    forest = complete_forest(n_trees=20, depth=10, n_columns=2, aggregation="vote")
+    assert not forest.engine.slices_large  # which would take more bytes beside the nodes
     assert forest.engine.node_bytes < 8 * forest.n_nodes
     assert_equals_reference(forest, rng.normal(size=(300, 6)))
 

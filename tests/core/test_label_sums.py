@@ -7,7 +7,8 @@ from scurry.forest import reference
 from support.levels import LEVELS, rerun_tests
 from support.strategies import complete_forest
 
-DEPTH = 7  # more leaves than the sliced loop takes
+DEPTH = 7  # more leaves than the loop of boosted models takes: trees are sliced for batches alone
+WALKED_DEPTH = 8  # they are walked below their tops
 
 
 def assert_same_labels(forest, n_rows=900):
@@ -33,24 +34,27 @@ def has_integers(forest):
     return forest.engine.leaf_bytes > 8 * width * distinct
 
 
+@pytest.mark.parametrize("depth", [DEPTH, WALKED_DEPTH])
 @pytest.mark.parametrize("aggregation", ["mean", "sum"])
 @pytest.mark.parametrize("n_classes", [2, 3, 8, 9, 16, 17, 33, 70])
-def test_numbers_of_classes(n_classes, aggregation):
-    forest = complete_forest(21, DEPTH, n_columns=n_classes, seed=n_classes, aggregation=aggregation)
+def test_numbers_of_classes(n_classes, aggregation, depth):
+    forest = complete_forest(21, depth, n_columns=n_classes, seed=n_classes, aggregation=aggregation)
+    assert forest.engine.slices_large == (depth == DEPTH)
     expected, _ = assert_same_labels(forest)
     assert len(np.unique(expected)) > 1
     assert has_integers(forest) == (n_classes > 2)
 
 
+@pytest.mark.parametrize("depth", [DEPTH, WALKED_DEPTH])
 @pytest.mark.parametrize("n_classes", [2, 3, 9])
-def test_ties_go_to_the_first_class(n_classes):
+def test_ties_go_to_the_first_class(n_classes, depth):
     """Leaves with few different values: many sums are equal, and others differ by less than integers can tell."""
     rng = np.random.default_rng(n_classes)
-    base = complete_forest(16, DEPTH, n_columns=n_classes)
+    base = complete_forest(16, depth, n_columns=n_classes)
     value = rng.choice([0.0, 0.25, 0.5], base.value.shape)
     for step in (0.0, 1e-15, 1e-9, 1e-5):
         jitter = step * rng.integers(-1, 2, value.shape)
-        _, scores = assert_same_labels(complete_forest(16, DEPTH, n_columns=n_classes, value=value + jitter))
+        _, scores = assert_same_labels(complete_forest(16, depth, n_columns=n_classes, value=value + jitter))
         two = np.sort(scores, axis=1)[:, -2:]
         if step == 0:
             assert (two[:, 0] == two[:, 1]).sum() > 20

@@ -1,6 +1,9 @@
-"""Sliced trees: the loop for trees of up to 64 leaves gives the bits of the reference, at every instruction set."""
+"""Sliced trees: the loops for small trees give the bits of the reference, at every instruction set."""
+
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import scurry
@@ -37,6 +40,17 @@ def assert_same_bits(forest, rows, loop="sliced"):
 def test_numbers_of_leaves(n_leaves):
     forest = ragged_forest(15, n_leaves, seed=n_leaves)
     assert_same_bits(forest, rows_for(forest, 530))
+
+
+@pytest.mark.parametrize("call", ["scores", "apply", "predict"])
+@pytest.mark.parametrize("n_columns", [1, 3])
+def test_trees_that_test_nothing(n_columns, call):
+    """Rows have ranks of no columns then. In a thread of its own: this one has space for the ranks of other forests."""
+    forest = complete_forest(5, 0, n_columns=n_columns)
+    rows = np.zeros((200, forest.n_features))
+    with ThreadPoolExecutor(1) as pool:
+        given = pool.submit(getattr(forest, call), rows, n_threads=1).result()
+    np.testing.assert_array_equal(given, getattr(reference, call)(forest, rows))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -139,12 +153,51 @@ def test_the_loop_is_chosen_by_the_trees():
     assert ragged_forest(3, 20).engine.loop == "walked"
 
 
-@pytest.mark.parametrize("n_leaves", [65, 90, 300])
+@pytest.mark.parametrize("n_leaves", [65, 100, 127, 128, 129, 184])
+@pytest.mark.parametrize("n_columns", [1, 2, 3, 9, 17, 40])
+def test_large_trees(n_leaves, n_columns):
+    """Up to 184 leaves, walked trees are sliced as a whole where all rows go through all of them."""
+    classes = {} if n_columns == 1 else {"aggregation": "mean", "base_score": np.zeros(n_columns)}
+    forest = ragged_forest(33, n_leaves, n_columns=n_columns, seed=n_leaves, **classes)
+    assert forest.engine.slices_large
+    assert_same_bits(forest, rows_for(forest, 1100), "walked")
+    assert_same_bits(forest, np.nan_to_num(rows_for(forest, 600)), "walked")
+
+
+@pytest.mark.parametrize("n_thresholds", [7, 9, 31, 32, 40, 255, 256, 700])
+def test_thresholds_of_large_trees(n_thresholds):
+    forest = ragged_forest(50, 150, n_features=3, n_thresholds=n_thresholds, seed=n_thresholds, n_columns=3)
+    assert forest.engine.slices_large
+    assert_same_bits(forest, rows_for(forest, 530), "walked")
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_missing_values_in_large_trees(missing):
+    forest = ragged_forest(30, 120, seed=9)
+    forest = forest.replace(missing=np.full(forest.n_nodes, missing))
+    rows = rows_for(forest, 530)
+    rows[RNG.random(rows.shape) < 0.3] = np.nan
+    assert forest.engine.slices_large
+    assert_same_bits(forest, rows, "walked")
+
+
+def test_rows_of_tables_in_large_trees():
+    """Tables become bytes, which become ranks without keys in between."""
+    forest = ragged_forest(30, 120, seed=4, n_thresholds=50)
+    rows = np.clip(rows_for(forest, 700), -1e30, 1e30).astype(np.float32)
+    frame = pd.DataFrame(rows, columns=[f"x{i}" for i in range(forest.n_features)])
+    assert forest.engine.slices_large
+    np.testing.assert_array_equal(forest.predict(frame), reference.predict(forest, rows))
+    np.testing.assert_array_equal(forest.scores(frame), reference.scores(forest, rows))
+
+
+@pytest.mark.parametrize("n_leaves", [185, 300])
 @pytest.mark.parametrize("n_features", [1, 6])
 def test_tops_of_walked_trees(n_leaves, n_features):
     """Trees that are too large are walked below their top six levels."""
     forest = ragged_forest(60, n_leaves, n_features, seed=n_leaves)
     assert forest.engine.slices_tops
+    assert not forest.engine.slices_large
     assert_same_bits(forest, rows_for(forest, 1100), "walked")
     assert_same_bits(forest, np.nan_to_num(rows_for(forest, 600)), "walked")
 
@@ -171,7 +224,8 @@ def test_tops_of_small_and_large_trees():
 
 
 def test_tops_are_walked_where_ranks_take_longer():
-    assert not ragged_forest(3, 100).engine.slices_tops
+    assert not ragged_forest(3, 200, n_features=40).engine.slices_tops
+    assert not ragged_forest(2, 100, n_features=60).engine.slices_tops
     assert not ragged_forest(30, 64).engine.slices_tops  # whole trees are sliced
 
 

@@ -16,8 +16,11 @@ from sklearn.ensemble import (
 import scurry
 from scurry.export import LAYOUTS, replay, to_c
 from scurry.export.c.model import make_probes
+from scurry.export.c.sizes import count_work, estimate_time
+from scurry.export.c.source import name_answer
 from scurry.export.lowered import Lowered, lower
 from scurry.forest import as_rows
+from support.cycles import M0, M4, Core, count_tests, trace
 from support.emulator import ARM, INSTRUCTION_NS, RISCV, Board, Sweep, mean_steps, replay_nodes, sweep
 from support.strategies import symmetric_forest
 
@@ -131,6 +134,52 @@ def test_other_models_that_stop_by_themselves(board: Board, kind: str, tmp_path)
             assert taken <= export.sizes.max_instructions
             assert taken >= 0.5 * export.sizes.max_instructions or trees.max() < lowered.n_trees
             assert export.sizes.table_bytes < board.flash_bytes(tmp_path) <= export.sizes.flash_bytes
+
+
+def any_model(kind: str) -> tuple[scurry.Predictor, np.ndarray]:
+    """Return a predictor of any kind, and rows."""
+    if kind in KINDS:
+        return other_model(kind)
+    model, X, y = forest_and_rows(load_digits if "classes" in kind else load_breast_cancer, 12, 6)
+    if "anytime" in kind:
+        return scurry.anytime(model, X, y, order="forward-squirrel"), X
+    if "every tree" in kind:
+        return scurry.Predictor.full(scurry.from_model(model)), X
+    method = "minimixed" if "classes" in kind else kind
+    return scurry.early_exit(model, X, max_disagreement=0.05, method=method, confidence=None, random_state=0), X
+
+
+ANY = [*KINDS, "minimixed", "qwyc", "fan", "classes", "classes, every tree", "anytime", "classes, anytime"]
+
+
+@pytest.mark.parametrize("core", [M4, M0], ids=["m4", "m0"])
+@pytest.mark.parametrize("kind", ANY)
+def test_no_row_takes_more_cycles_than_what_it_does_costs(core: Core, kind: str, tmp_path):
+    """Rows are compared with the price of their own trees and tests, which is sharper than the most of any row."""
+    pred, X = any_model(kind)
+    inputs = "int16" if kind == "integers" else "float32"
+    rows, n_layouts = make_probes(pred.forest, 8, rows=X, integers=kind == "integers"), 0
+    for name, layout in LAYOUTS.items():
+        if layout.float_thresholds and (core is M0 or kind == "integers"):
+            continue
+        try:
+            export, lowered = to_c(pred, tmp_path, layout=name, inputs=inputs), lower(pred, layout, inputs)
+        except scurry.errors.ScurryError:  # a layout that this model does not have
+            continue
+        n_layouts += 1
+        prices = [estimate_time(count_work(lowered))] * len(rows)
+        if not lowered.is_anytime:
+            draws = np.zeros(len(rows), np.int64) if lowered.takes_draw else None
+            trees = replay.run_trees(lowered, rows, draws).trees
+            n_tests = count_tests(lowered, rows, trees)
+            prices = [estimate_time(count_work(lowered, *each)) for each in zip(trees, n_tests, strict=True)]
+        instructions, cycles = trace(core, tmp_path, lowered, rows, name_answer(pred.forest))
+        price = np.array([(price.instructions, price.m4 if core is M4 else price.m0) for price in prices])
+        assert (cycles <= price[:, 1]).all()
+        assert (cycles / price[:, 1]).max() > 0.5  # short rows may skip most of a test that stops them
+        assert core is M0 or (instructions <= price[:, 0]).all()
+        assert price[:, 1].max() <= (export.sizes.max_cycles if core is M4 else export.sizes.max_cycles_m0)
+    assert n_layouts >= 2
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -15,6 +15,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import scurry
+from scurry import _core
 from scurry.errors import FormatError, InputError, UnsupportedModelError
 from scurry.forest import Block, Front, RawRows
 from scurry.forest.front import dense
@@ -50,6 +51,46 @@ def test_missing_values_with_a_code_and_unknown_ones_that_are_refused(tmp_path):
         with pytest.raises(InputError, match="in row 1, and the pipeline's encoder has handle_unknown"):
             forest.predict(pd.DataFrame({"town": ["Oslo", "Paris"]}))
     assert TOWNS.encoder(pd.DataFrame({"town": ["Oslo"]}))(pd.DataFrame({"town": ["Rome", np.nan]}))[1, 0] == 2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_unknown_categories_are_found_in_the_columns_that_refuse_them(dtype):
+    names, towns = ["a", "b", "c"], ["Oslo", "Rome"]
+    forest = FOREST.replace(
+        n_features=3,
+        input_dtype=dtype,
+        feature_names=names,
+        categories=dict.fromkeys(range(3), towns),
+        encode_numbers=True,
+        raw_rows=RawRows(None, known_only=(0, 2)),
+    )
+    table = pd.DataFrame([["Oslo", "Paris", "Rome"]] * 6, columns=names)  # an unknown one is no mistake in b
+    assert forest.predict(table).tolist() == forest.predict(table[:1]).tolist() * 6
+    table.loc[4, "c"] = "Bern"
+    with pytest.raises(InputError, match=r"'c'.*in row 4"):
+        forest.predict(table)
+    table.loc[5, "a"] = "Bern"
+    with pytest.raises(InputError, match=r"'a'.*in row 5"):
+        forest.predict(table)
+    with pytest.raises(InputError, match=r"'a'.*in row 0"):
+        forest.predict(table[5:])
+
+
+def test_rows_whose_columns_are_looked_at():
+    for dtype in (np.float32, np.float64):
+        rows = np.zeros((5, 6), dtype)[:, ::2]
+        rows[3, 1] = np.nan
+        assert _core.any_missing(rows, np.array([0, 1]))
+        assert not _core.any_missing(rows, np.array([0, 2]))
+        assert not _core.any_missing(rows[:3], np.array([1]))
+    for wrong in (3, -1):
+        with pytest.raises(ValueError, match="no such column"):
+            _core.any_missing(rows, np.array([wrong]))
+    with pytest.raises(ValueError, match="float32 or float64"):
+        _core.any_missing(np.zeros((2, 2), np.int64), np.array([0]))
+    taken = _core.RowsTaken(float32=True, float64=True, limits=np.zeros(9), otherwise=len)
+    with pytest.raises(ValueError, match="more limits than columns"):
+        FOREST.engine.one_row("label", labels=None, rows=taken)
 
 
 @pytest.mark.parametrize(

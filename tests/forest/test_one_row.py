@@ -10,6 +10,7 @@ import pytest
 
 import scurry
 from scurry.errors import InputError
+from scurry.forest import RawRows
 from support.strategies import adversarial_rows, complete_forest, ragged_forest
 
 RNG = np.random.default_rng(0)
@@ -69,6 +70,26 @@ def test_early_exits(n_columns):
     assert_same_answers(fast, rows[:20:4])
     call = fast.one_row()
     assert [call(row) for row in rows] == fast.predict(rows).tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_numbers_that_are_missing_values(dtype):
+    """A pipeline with a logarithm makes missing values of low numbers, which are looked for where the row lies."""
+    forest = ragged_forest(30, 20, input_dtype=dtype)
+    limits = {1: -0.5, forest.n_features - 1: 1.5}
+    logged = forest.replace(raw_rows=RawRows(dtype, missing_upto=limits))
+    rows = rows_for(forest, 40).astype(dtype)
+    rows[::2, 1], rows[1::3, -1] = -0.5, np.nextafter(np.array(1.5, dtype), np.array(2, dtype))
+    rows[1::2, 1], rows[::4, -1] = np.nextafter(np.array(-0.5, dtype), np.array(0, dtype)), -np.inf
+    blank = rows.copy()
+    for feature, limit in limits.items():
+        blank[rows[:, feature] <= limit, feature] = np.nan
+    expected = forest.predict(blank)
+    assert (expected != forest.predict(rows)).any()
+    call = logged.one_row()
+    for row, label in zip(rows, expected.tolist(), strict=True):
+        assert call(row) == logged.predict(row[None])[0] == label
+        assert call(np.repeat(row, 2)[::2]) == label
 
 
 def test_plans_that_stop_otherwise():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -52,8 +53,8 @@ class Board:
         """Return the symbols that a compiled model needs from elsewhere."""
         return _run(f"{self.tools}-nm", "-u", self.compile_model(folder)).split()
 
-    def run(self, folder: Path, lowered: Lowered, rows: np.ndarray, program: str, *defines: str) -> bytes:
-        """Run the firmware `program` with an exported model on some rows; return what it records."""
+    def build(self, folder: Path, lowered: Lowered, rows: np.ndarray, program: str, *defines: str) -> Path:
+        """Build the firmware `program` with an exported model and some rows; return the image."""
         tables, columns = Tables(), lowered.columns
         # Floats by their bits, integers as they are.
         raw = np.ascontiguousarray(columns.to_raw(rows))
@@ -73,13 +74,32 @@ class Board:
             "-fno-strict-aliasing", *WARNINGS, f"-I{FIRMWARE}", f"-I{folder}", *(f"-D{define}" for define in defines),
             "-T", FIRMWARE / f"{self.name}.ld", *sources, "-lgcc", "-o", image,
         )  # fmt: skip
-        records = folder / "records.bin"
-        records.unlink(missing_ok=True)
+        return image
+
+    def emulate(self, image: Path, *options: str) -> None:
+        """Run an image until it ends by itself, in its folder."""
         _run(
             *self.emulator, "-icount", "shift=6,sleep=off", "-display", "none", "-monitor", "none", "-serial", "none",
-            "-semihosting-config", "enable=on,target=native", "-kernel", image, cwd=folder,
+            "-semihosting-config", "enable=on,target=native", "-kernel", image, *options, cwd=image.parent,
         )  # fmt: skip
+
+    def run(self, folder: Path, lowered: Lowered, rows: np.ndarray, program: str, *defines: str) -> bytes:
+        """Run the firmware `program` with an exported model on some rows; return what it records."""
+        image = self.build(folder, lowered, rows, program, *defines)
+        records = folder / "records.bin"
+        records.unlink(missing_ok=True)
+        self.emulate(image)
         return records.read_bytes()
+
+    def disassemble(self, image: Path) -> list[tuple[str, int, str, str]]:
+        """Return the function, the address, the mnemonic and the operands of every instruction."""
+        function, found = "", []
+        for line in _run(f"{self.tools}-objdump", "-d", "--no-show-raw-insn", image).splitlines():
+            if head := re.fullmatch(r"[0-9a-f]+ <(.+)>:", line):
+                function = head[1]
+            elif match := re.fullmatch(r"\s*([0-9a-f]+):\s+(\S+)\s*(.*)", line):
+                found.append((function, int(match[1], 16), match[2], match[3]))
+        return found
 
 
 ARM = Board(

@@ -134,7 +134,7 @@ def _show_export(written: Export, verified: Verification | None) -> None:
             lines["rounding"] = f"changes the label of {verified.n_changed_labels:,} of the rows given"
         if verified.max_error is not None:
             lines["rounding"] = f"changes values by at most {verified.max_error:.3g}"
-    lines["longest"] = f"{written.sizes.max_tests:,} node tests, about {written.sizes.max_instructions:,} instructions"
+    lines["longest"] = f"{written.sizes.max_tests:,} node tests, {written.sizes.max_cycles:,} cycles of a Cortex-M4"
     if written.kept is not None:
         lines["promise"] = (
             f"{format_share(written.kept)} of the rows get the label it compares with, or a value as close as it says; "

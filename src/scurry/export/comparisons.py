@@ -426,6 +426,12 @@ class ExitTables:
             undecided &= side == ExitSide.CONTINUE
         return trees, codes
 
+    def count_work(self, n_trees: int, n_sums: int) -> dict[str, int]:
+        """Return how often a row that evaluates so many trees does what takes time, at most; see `c.sizes`."""
+        if not self.rule.has_pieces:
+            return {"bounds": n_trees + 1, "policy": self.n_policies - 1}
+        return {"pieces": n_trees + 1, "piece": int(self.rule.piece_offset[n_trees + 1])}
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LeadTables:
@@ -460,6 +466,11 @@ class LeadTables:
             trees[exits], codes[exits] = i, running[i][exits].argmax(axis=1)
             undecided &= ~stops
         return trees, codes
+
+    def count_work(self, n_trees: int, n_sums: int) -> dict[str, int]:
+        """Return how often a row that evaluates so many trees does what takes time, at most; see `c.sizes`."""
+        n_rounds = n_trees // self.trees_per_round + 1
+        return {"round": n_trees + 1, "lead": n_rounds, "class": 2 * n_sums * n_rounds}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -549,6 +560,17 @@ class SentinelTables:
         # As C divides: towards 0.
         return np.asarray(self.base[j] + np.sign(product) * (np.abs(product) >> self.slope_shift))
 
+    def count_work(self, n_trees: int, n_sums: int) -> dict[str, int]:
+        """Return how often a row that evaluates so many trees does what takes time, at most; see `c.sizes`."""
+        n_passed = int(np.searchsorted(self.trees, n_trees, side="right"))
+        n_lanes = self.n_lanes - np.searchsorted(self.lane_ends, np.arange(n_trees), side="right")
+        return {
+            "lanes": n_trees + 1,
+            "lane": int(n_lanes.sum()) + self.n_lanes,
+            "estimate" if len(self.slope) or self.square.any() else "sentinel": n_passed,
+            "interval": int(self.edge_offset[n_passed]) if len(self.edge) else 0,
+        }
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CellTables:
@@ -585,6 +607,10 @@ class CellTables:
             trees[exits], codes[exits] = i, ~below[exits]
             undecided &= ~exits
         return trees, codes
+
+    def count_work(self, n_trees: int, n_sums: int) -> dict[str, int]:
+        """Return how often a row that evaluates so many trees does what takes time, at most; see `c.sizes`."""
+        return {"cell bounds": n_trees + 1}
 
 
 StopTables: TypeAlias = ExitTables | LeadTables | SentinelTables | CellTables

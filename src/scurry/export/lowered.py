@@ -665,6 +665,11 @@ class Lowered:
         return LevelTests(np.concatenate([[0], np.cumsum(depth)]), self.column[heads], self.threshold[heads])
 
     @property
+    def has_sets(self) -> bool:
+        """Whether some nodes look for a category in a set."""
+        return bool((self.column >= len(self.columns.feature)).any())
+
+    @property
     def first_leaf(self) -> NDArray[np.int64]:
         """The first leaf of each tree, counted from the first of all, shape (n_trees,)."""
         n_leaves = np.bincount(self.tree[self.n_inner :], minlength=self.n_trees)[: self.n_trees]

@@ -514,8 +514,8 @@ class Forest(StoredForest):
     @cached_property
     def _row_answer(self) -> Callable[[NDArray[Any]], int | float | None]:
         """What native code answers for one row of floats; None for all other arrays, which `predict` reads itself."""
-        call = RowCall.of(self, "label", self.predict, self.predict_proba)
-        return self.engine.one_row(call.answer, **(call.options | {"labels": None, "otherwise": lambda _: None}))
+        call = RowCall.of(self, "label", self.predict, self.predict_proba, otherwise=lambda _: None)
+        return self.engine.one_row(call.answer, **(call.options | {"labels": None}))
 
     def _array_of(self, answer: int | float) -> NDArray[Any]:
         if self.classes is None:

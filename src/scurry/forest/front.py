@@ -96,7 +96,7 @@ class RawRows:
 
     def blank(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Return rows in which the numbers of `missing_upto` are missing values; the same array if there are none."""
-        limits = self._limits
+        limits = self.limits
         if not _core.any_at_most(rows, limits):
             return rows
         rows = rows.copy(order="K")
@@ -105,8 +105,9 @@ class RawRows:
         return rows
 
     @cached_property
-    def _limits(self) -> NDArray[np.float64]:
-        limits = np.full(max(self.missing_upto) + 1, np.nan)  # nothing is below it
+    def limits(self) -> NDArray[np.float64]:
+        """The limits of the first features, NaN where there is none."""
+        limits = np.full(max(self.missing_upto, default=-1) + 1, np.nan)  # nothing is below it
         for feature, limit in self.missing_upto.items():
             limits[feature] = limit
         return limits

@@ -133,9 +133,7 @@ class RowOptions(TypedDict):
     """What every native `one_row` takes, see `_core.Engine.one_row`."""
 
     labels: tuple[Any, ...] | None
-    float32: bool
-    float64: bool
-    otherwise: Callable[[Any], Any]
+    rows: _core.RowsTaken
 
 
 @dataclass(frozen=True)
@@ -147,12 +145,15 @@ class RowCall:
     answer : {"label", "value", "probabilities"}
         "value" is what a regressor answers.
     options : RowOptions
-        The objects that stand for the classes (None: the integers that native code writes), which arrays are read as
-        they are, and the function that answers all other rows.
+        The objects that stand for the classes (None: the integers that native code writes), and which rows are read
+        as they are.
+    otherwise : callable
+        Answers all other rows.
     """
 
     answer: str
     options: RowOptions
+    otherwise: Callable[[Any], Any]
 
     @classmethod
     def of(
@@ -161,8 +162,12 @@ class RowCall:
         answer: str,
         predict: Callable[[NDArray[Any]], NDArray[Any]],
         predict_proba: Callable[[NDArray[Any]], NDArray[np.float64]],
+        otherwise: Callable[[Any], Any] | None = None,
     ) -> RowCall:
-        """Return the function that is asked for; `predict` and `predict_proba` answer for rows of other types."""
+        """Return the function that is asked for.
+
+        Rows of other types are answered by `predict` and `predict_proba`, or by `otherwise`.
+        """
         check_choice("answer", answer, ANSWERS)
         classes = forest.classes
         if classes is None and answer == "probabilities":
@@ -170,7 +175,7 @@ class RowCall:
                 "this forest is a regressor and has no probabilities; call one_row() for its value", argument="answer"
             )
 
-        def otherwise(row: Any) -> Any:
+        def convert(row: Any) -> Any:
             rows = as_rows(forest, row)
             if len(rows) != 1:
                 raise InputError(f"a function of one row got {len(rows)}; call predict for many", argument="row")
@@ -178,18 +183,20 @@ class RowCall:
                 return tuple(predict_proba(rows)[0].tolist())
             return _objects(predict(rows))[0]
 
+        otherwise = convert if otherwise is None else otherwise
         # The same condition as in `as_rows`. What a wrapper answers, native code does not know.
         wanted = None if forest.raw_rows is None else forest.raw_rows.dtype
         is_native = forest.wrapper is None or (answer == "label" and not forest.wrapper.decides)
-        is_native = is_native and not forest.is_encoded and not (forest.raw_rows and forest.raw_rows.missing_upto)
-        float32, float64 = (is_native and wanted in (None, name) for name in ("float32", "float64"))
-        options = RowOptions(
-            labels=None if classes is None or classes.dtype == np.int64 else tuple(_objects(classes)),
-            float32=float32,
-            float64=float64,
+        is_native = is_native and not forest.is_encoded
+        rows = _core.RowsTaken(
+            float32=is_native and wanted in (None, "float32"),
+            float64=is_native and wanted in (None, "float64"),
+            limits=np.empty(0) if forest.raw_rows is None else forest.raw_rows.limits,
             otherwise=otherwise,
         )
-        return cls("value" if classes is None else answer, options)
+        labels = None if classes is None or classes.dtype == np.int64 else tuple(_objects(classes))
+        options = RowOptions(labels=labels, rows=rows)
+        return cls("value" if classes is None else answer, options, otherwise)
 
 
 def _objects(values: NDArray[Any]) -> list[Any]:
@@ -221,7 +228,8 @@ def _read(forest: ForestFields, X: Any) -> NDArray[Any]:
 
 
 def _is_sparse(X: Any) -> bool:
-    return hasattr(X, "tocsr") and len(getattr(X, "shape", ())) == 2
+    # Its type is looked at: frames take long to say that they have no such attribute.
+    return hasattr(type(X), "tocsr") and len(getattr(X, "shape", ())) == 2
 
 
 def _from_sparse(forest: ForestFields, X: Any) -> Any:

@@ -122,6 +122,7 @@ class TableReader:
         self._titles = [str(name) for name in forest.names]
         self._categories = dict(forest.categories)
         self._raw = RawRows() if forest.raw_rows is None else forest.raw_rows
+        self._known_only = np.array(self._raw.known_only, np.int64)
         self._rules = self._raw.rules(at for at in range(forest.n_given) if at not in forest.categories)
         self._refuses_na = [feature for feature, code in self._raw.na_codes.items() if code == NA_REFUSED]
         self.recipes = [self._recipe(feature) for feature in range(self._n_features)]
@@ -378,10 +379,10 @@ class TableReader:
             refused = rows[:, feature] == NA_REFUSED
             if refused.any():
                 self._check((feature, "NA", int(refused.argmax())))
-        for feature in self._raw.known_only:
-            unknown = np.isnan(rows[:, feature])
-            if unknown.any():
-                self._check((feature, "unknown", int(unknown.argmax())))
+        if len(self._known_only) and _core.any_missing(rows, self._known_only):
+            of_feature = np.isnan(rows[:, self._known_only])
+            at = int(of_feature.any(axis=0).argmax())
+            self._check((self._raw.known_only[at], "unknown", int(of_feature[:, at].argmax())))
         return rows
 
     def _compare(self, expected: Sequence[str], held: Sequence[str]) -> None:

@@ -235,7 +235,7 @@ class CellRunner:
     def one_row(self, call: RowCall) -> Callable[[Any], Any]:
         """Return a function that answers for one row."""
         if call.answer != "label":
-            return call.options["otherwise"]
+            return call.otherwise
         return self._native.one_row(self.forest.engine, *self._decision, **call.options)
 
     def run(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> Run:

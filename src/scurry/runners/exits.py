@@ -398,7 +398,7 @@ class ExitRunner:
     def one_row(self, call: RowCall) -> Callable[[Any], Any]:
         """Return a function that answers for one row."""
         if call.answer != "label":
-            return call.options["otherwise"]
+            return call.otherwise
         return self._native.one_row(self.forest.engine, *self._decision, **call.options)
 
     def stops(self, rows: NDArray[Any], n_threads: int = 1) -> Stops:
@@ -552,7 +552,7 @@ class LeaderRunner:
     def one_row(self, call: RowCall) -> Callable[[Any], Any]:
         """Return a function that answers for one row."""
         if call.answer != "label":
-            return call.options["otherwise"]
+            return call.otherwise
         return self._native.one_row(self.forest.engine, self.forest.engine_labels, self._tolerance, **call.options)
 
     def stops(self, rows: NDArray[Any], n_threads: int = 1) -> Stops:

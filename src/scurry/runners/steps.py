@@ -74,7 +74,7 @@ class StepRunner:
 
     def one_row(self, call: RowCall) -> Callable[[Any], Any]:
         """Return a function that answers for one row."""
-        return call.options["otherwise"]
+        return call.otherwise
 
     def run(self, rows: NDArray[Any], n_threads: int, budget: Budget) -> Run:
         """Return labels, and how much work they took."""

@@ -165,7 +165,7 @@ class _Option:
     preference = (True, 2, 0)
 
     def __init__(self, agreement, flash_bytes):
-        self.agreement, self.sizes = np.array(agreement), Sizes(0, flash_bytes, 0, 1.0, 0, 0)
+        self.agreement, self.sizes = np.array(agreement), Sizes(0, flash_bytes, 0, 1.0, 0, 0, 0, None)
         self.least_agreement = Candidate.least_agreement.fget(self)
 
 

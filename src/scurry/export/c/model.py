@@ -1,9 +1,7 @@
 """C model: a predictor or a forest written as C for microcontrollers.
 
-Candidates are the layouts a model can be written in, what each takes of a microcontroller, and the choice among them.
-
-Bytes of tables are exact. Code is estimated from what ``arm-none-eabi-gcc -O2`` makes of it for a Cortex-M4, rounded
-up. ``make embedded`` compares both with compiled firmware and with instructions executed under emulation.
+Candidates are the layouts a model can be written in, and the choice among them by what each takes of a microcontroller
+(`sizes`).
 
 Its self-test is a few rows and the labels it must give them, to be run on the target.
 """
@@ -23,13 +21,13 @@ from numpy.typing import NDArray
 
 from scurry.checks import check_choice, check_number
 from scurry.errors import InfeasibleError, InputError, warn
+from scurry.export.c.sizes import Sizes, estimate_sizes
 from scurry.export.c.source import CSource, Tables, name_answer
 from scurry.export.comparisons import INPUTS, check_integers
 from scurry.export.lowered import LAYOUTS, Layout, Lowered, lower
 from scurry.export.replay import in_percent, measure_agreement, measure_error, measure_kept, run_trees, walk_steps
 from scurry.forest import Forest, as_rows
-from scurry.importers import import_for
-from scurry.predictor import Predictor
+from scurry.predictor import Predictor, read_forest
 from scurry.promises import Labels, SizeMeasurement, Values
 from scurry.version import read_version
 
@@ -177,20 +175,6 @@ def _categories_of(forest: Forest, nodes: NDArray[np.bool_]) -> NDArray[np.float
 
 MIN_AGREEMENT = 0.999
 
-# Measured on compiled models of the test suite. All functions of a model; then if-else code by what it consists of.
-_CODE_BYTES = 640
-_BYTES_PER_INNER_NODE, _BYTES_PER_RUN, _BYTES_PER_CASE = 28, 24, 8
-# Instructions of one step: a table loop, the same with floats, and a loop that walks a tree to its leaf.
-_TABLE_STEP, _FLOAT_STEP, _TREE_STEP = 19.5, 22.5, 12.0
-# What it takes more to look a threshold up in a table, and to find what a node adds for the last class.
-_COMPACT_BYTES, _COMPACT_STEP = 48, 5.5
-# Of a tree that asks one question per level, with integers and with floats; and of a search in a category set besides.
-_LEVEL_STEP, _FLOAT_LEVEL_STEP, _SEARCH = 14.0, 18.0, 12.0
-# Instructions of if-else code: one step, the call of a run, and a switch at its start.
-_IF_ELSE_STEP, _RUN, _SWITCH = 5.0, 12.0, 6.0
-# At most so many instructions besides: of a row, a tree, each sum and lane of it, and a column that is quantised.
-_ROW, _TREE, _SUM, _LANES, _LANE, _COLUMN = 60.0, 36.0, 9.0, 40.0, 9.0, 50.0
-_SENTINEL_BYTES, _CELL_BYTES = 256, 64  # of code that only these plans have
 FORMAT = 1
 _MAX_NAME_LENGTH = 20  # NAME_quantize must differ from other names in the 31 characters that a C99 linker compares
 _NAME = re.compile(r"[A-Za-z](_?[A-Za-z0-9])*", re.ASCII)  # C++ reserves double underscores
@@ -203,34 +187,6 @@ _RESERVED = re.compile(
     stdarg|stdbool|stddef|stdint|stdio|stdlib|string|tgmath|time|wchar|wctype|aux|con|nul|prn|com[0-9]|lpt[0-9]""",
     re.IGNORECASE | re.VERBOSE,
 )
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Bytes and instructions of an exported model on a Cortex-M4.
-
-    Attributes
-    ----------
-    table_bytes : int
-        Constant tables, exact.
-    flash_bytes : int
-        Tables and code; the code is estimated.
-    ram_bytes : int
-        One state and one row of columns.
-    instructions_per_step : float
-        Estimated for the loop that walks the trees. The float32 layout assumes a floating point unit.
-    max_tests : int
-        The most node tests that a row can take, exact: no early exit is assumed.
-    max_instructions : int
-        Those tests, and what is spent on trees, sums and columns besides, up to the answer; estimated, rounded up.
-    """
-
-    table_bytes: int
-    flash_bytes: int
-    ram_bytes: int
-    instructions_per_step: float
-    max_tests: int
-    max_instructions: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,7 +263,9 @@ def list_candidates(
         agreement = None if rows is None else measure_agreement(pred, lowered, rows)
         kept = None if rows is None else measure_kept(pred, lowered, rows)
         max_error = None if rows is None else measure_error(pred, lowered, rows)
-        found.append(Candidate(lowered, source, estimate_sizes(lowered, source), agreement, kept, max_error))
+        found.append(
+            Candidate(lowered, source, estimate_sizes(lowered, source.table_bytes), agreement, kept, max_error)
+        )
     if not found:
         raise errors[0]
     return found
@@ -335,45 +293,6 @@ def choose(options: list[Candidate], flash_budget: int | None) -> Candidate:
     if not good:
         return max(options, key=lambda option: (option.least_agreement, -option.sizes.flash_bytes))
     return min(good, key=lambda option: option.sizes.flash_bytes)
-
-
-def estimate_sizes(lowered: Lowered, source: CSource) -> Sizes:
-    """Return what a model takes of a Cortex-M4."""
-    code, instructions = _CODE_BYTES, _FLOAT_STEP if lowered.layout.float_thresholds else _TABLE_STEP
-    if lowered.layout.if_else:
-        resumed = [run for run in lowered.runs if run[1] > 0]
-        inner = np.column_stack([lowered.tree, lowered.level])[: lowered.n_inner]
-        n_cases = sum(int((inner == (tree, first)).all(axis=1).sum()) for tree, first, _ in resumed)
-        code += _BYTES_PER_INNER_NODE * lowered.n_inner
-        code += _BYTES_PER_RUN * len(lowered.runs) + _BYTES_PER_CASE * n_cases
-        overhead = _RUN * len(lowered.runs) + _SWITCH * len(resumed)
-        instructions = _IF_ELSE_STEP + overhead / len(lowered.order)
-    elif not lowered.is_anytime:
-        level_step = _FLOAT_LEVEL_STEP if lowered.layout.float_thresholds else _LEVEL_STEP
-        instructions = _TREE_STEP if lowered.levels is None else level_step
-    if (lowered.column >= len(lowered.columns.feature)).any():
-        instructions += _SEARCH
-    if lowered.layout.is_compact:
-        code, instructions = code + _COMPACT_BYTES, instructions + _COMPACT_STEP
-    column_bytes, n_columns = 4 if lowered.layout.float_thresholds else 2, len(lowered.columns.feature)
-    state = lowered.n_trees * lowered.index_bits // 8 + 4 if lowered.is_anytime else 4 * lowered.values.n_sums + 8
-    per_tree = _TREE + _SUM * lowered.values.codes.shape[1]
-    if lowered.lanes is not None:
-        state, code = state + 4 * lowered.lanes.n_lanes + 4, code + _SENTINEL_BYTES
-        per_tree += _LANES + _LANE * lowered.lanes.n_lanes
-    if lowered.n_cells:
-        code += _CELL_BYTES
-    n_units = len(lowered.order) if lowered.is_anytime else lowered.max_tests
-    most = _ROW + n_units * instructions + per_tree * lowered.n_trees
-    most += 0.0 if lowered.columns.is_integer else _COLUMN * n_columns
-    return Sizes(
-        table_bytes=source.table_bytes,
-        flash_bytes=source.table_bytes + code,
-        ram_bytes=-(-state // 4) * 4 + column_bytes * n_columns,  # a state is aligned to 4 bytes
-        instructions_per_step=instructions,
-        max_tests=lowered.max_tests,
-        max_instructions=int(np.ceil(most)),
-    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -496,7 +415,7 @@ def to_c(
     """
     check_name(name)
     if not isinstance(pred, Predictor):
-        pred = Predictor.full(pred if isinstance(pred, Forest) else import_for(pred, X_cal))
+        pred = Predictor.full(read_forest(pred, X_cal))
     pred = _spell_out(pred)
     if flash_budget is not None:
         check_number("flash_budget", flash_budget, above=0)
@@ -626,7 +545,13 @@ def make_readme(name: str, chosen: Candidate, pred: Predictor) -> str:
         f"| RAM: one state and one row | {sizes.ram_bytes:,} bytes |",
         f"| instructions per step (estimated) | {sizes.instructions_per_step:.1f} |",
         f"| node tests of a row, at most | {sizes.max_tests:,} |",
-        f"| instructions of a row, at most (estimated) | {sizes.max_instructions:,} |",
+        f"| instructions of a row, at most | {sizes.max_instructions:,} |",
+        f"| cycles of a row, at most | {sizes.max_cycles:,} |",
+        *([f"| the same on a Cortex-M0 | {sizes.max_cycles_m0:,} |"] if sizes.max_cycles_m0 is not None else []),
+        "",
+        "Cycles are those of the slowest row, from its first call to its answer, on a Cortex-M4 unless it says "
+        "otherwise: estimated from above for code that GCC 12 makes at -O2, in memory without wait states. Another "
+        "compiler makes other code, and each wait of the flash adds to every instruction.",
         "",
         *_describe_agreement(chosen, "the compressed forest's" if _compression(pred) else "the source's"),
         *_describe_compression(pred),

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from scurry.errors import InputError
 from scurry.export.c import text as c_text
+from scurry.export.c.sizes import count_work, estimate_time
 from scurry.export.comparisons import CellTables, ExitTables, LeadTables, SentinelTables
 from scurry.export.lowered import Compact, Lowered
 from scurry.forest import ZERO, Forest
@@ -122,6 +123,7 @@ class CSource:
             digest=forest.digest,
             version=read_version(),
             max_tests=lowered.max_tests,
+            max_cycles=self._write_cycles(),
             names=self._write_names(),
             n_features=lowered.n_features,
             n_columns=len(columns.feature),
@@ -135,6 +137,14 @@ class CSource:
             answer_meaning="the class by the work done so far, as a number from 0" if forest.is_classifier else value,
             sums_meaning=sums_meanings.get(lowered.values.kind, "the largest wins"),
         )
+
+    def _write_cycles(self) -> str:
+        """Return the most cycles that a row can take; README.md says under which conditions."""
+        most, line = estimate_time(count_work(self._lowered)), "#define ${NAME}_MAX_CYCLES"
+        text = f"{line} {most.m4} /* of a row, at most: on a Cortex-M4, without wait states; see README.md */\n"
+        if not self._lowered.layout.float_thresholds:
+            text += f"{line}_M0 {most.m0} /* the same on a Cortex-M0 */\n"
+        return self._fill(text)
 
     def _write_constants(self) -> str:
         lowered, lines = self._lowered, []
@@ -169,6 +179,8 @@ class CSource:
                 lanes, more = f"    int32_t lanes[{stop.n_lanes}];\n", "    uint8_t sentinel; /* the next one */\n"
             case CellTables():
                 more = "    uint16_t cell;\n"
+            case LeadTables() as stop if stop.trees_per_round > 1:
+                more = "    uint16_t round, round_begins; /* the next one, and at how many trees */\n"
             case ExitTables() if self._lowered.takes_draw:
                 more = "    uint16_t policy;\n"
             case _:
@@ -201,7 +213,7 @@ class CSource:
         for flag, flags in (("column_zero", columns.zero_is_missing), ("column_category", columns.is_category)):
             if flags.any():
                 tables.add_array(flag, flags)
-        if self._has_sets:
+        if self._lowered.has_sets:
             tables.add_array("set_start", lowered.sets.start)
             tables.add_array("set_words", lowered.sets.words, "uint32_t")
         if columns.shift is not None and columns.offset is not None:
@@ -282,24 +294,20 @@ class CSource:
     def _write_next(self) -> str:
         if self._lowered.layout.is_compact:
             return self._fill(c_text.NEXT_COMPACT)
-        return self._fill(c_text.NEXT, member_test=self._fill(c_text.MEMBER_TEST) if self._has_sets else "")
+        return self._fill(c_text.NEXT, member_test=self._fill(c_text.MEMBER_TEST) if self._lowered.has_sets else "")
 
     def _write_leaf(self) -> str:
         """Return the function that finds the leaf of a tree of levels."""
         over = "x[q->column] > q->threshold"
-        if self._has_sets:
+        if self._lowered.has_sets:
             column, n = "q->column", f"{self._words['NAME']}_N_COLUMNS"
             member = f"!is_member((int32_t)x[{column} - {n}], (int32_t)q->threshold)"
             over = f"({column} >= {n} ? {member} : {over})"
         return self._fill(c_text.LEAF_OF, is_over=over)
 
-    @property
-    def _has_sets(self) -> bool:
-        return bool((self._lowered.column >= len(self._lowered.columns.feature)).any())
-
     def _write_member(self) -> str:
         """Return the function that looks for a category in a set, if a node does. Integers are never missing."""
-        if not self._has_sets:
+        if not self._lowered.has_sets:
             return ""
         words = ("", "0") if self._lowered.columns.is_integer else ("; -2 is in every set", "category == -2")
         return self._fill(c_text.MEMBER, every_set=words[0], if_negative=words[1])
@@ -320,6 +328,8 @@ class CSource:
             start = f"    {{ uint16_t k; for (k = 0; k < {stop.n_lanes}; ++k) state->lanes[k] = 0; }}\n"
             start += "    state->sentinel = 0;\n"
             lanes = "        add_lanes(state->lanes, at, tree);\n"
+        if isinstance(stop, LeadTables) and stop.trees_per_round > 1:
+            start = "    state->round = 0;\n    state->round_begins = 0;\n"
         if isinstance(stop, CellTables):
             start, next_tree = "    state->cell = 0;\n", "cell_order[state->cell][state->trees]"
             bounds = " + ".join(f"{side}[state->cell][state->trees]" for side in ("lower", "upper"))
@@ -366,7 +376,14 @@ class CSource:
                 else:
                     tables.add_array("lead", np.clip(stop.lead, -largest, largest))
                     ahead = "state->sums[first] - state->sums[second] >= lead[round]"
-                return self._fill(c_text.LEAD_TEST, per_round=stop.trees_per_round, is_ahead=ahead)
+                words = {"if_round_begins": "", "round": "state->trees", "next_round": ""}
+                if (n := stop.trees_per_round) > 1:
+                    words = {
+                        "if_round_begins": "if (state->trees == state->round_begins) ",
+                        "round": "state->round++",
+                        "next_round": f"        state->round_begins = (uint16_t)(state->round_begins + {n});\n",
+                    }
+                return self._fill(c_text.LEAD_TEST, is_ahead=ahead, **words)
             case SentinelTables() as stop:
                 return self._add_sentinels(stop)
             case CellTables() as stop:

@@ -25,7 +25,7 @@ $usage
 #define ${NAME}_N_SUMS $n_sums
 #define ${NAME}_N_TREES $n_trees
 #define ${NAME}_MAX_TESTS $max_tests /* node tests that a row can take at most */
-$constants
+$max_cycles$constants
 $names#ifdef __cplusplus
 extern "C" {
 #endif
@@ -392,13 +392,14 @@ PIECE_TEST = """\
     }
 """
 
+# Rounds are counted, because small cores have no instruction that divides.
 LEAD_TEST = """\
-    if (state->trees % $per_round == 0) {
-        const uint16_t round = (uint16_t)(state->trees / $per_round), first = answer_of(state->sums);
+    $if_round_begins{
+        const uint16_t round = $round, first = answer_of(state->sums);
         uint16_t k, second = first == 0;
         for (k = 0; k < ${NAME}_N_SUMS; ++k)
             if (k != first && state->sums[k] > state->sums[second]) second = k;
-        if ($is_ahead) {
+$next_round        if ($is_ahead) {
             state->answer = first;
             state->phase = 1;
             return 0;
