@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.checks import check_choice, check_number
-from scurry.errors import InfeasibleError, InputError, warn
+from scurry.errors import InfeasibleError, InputError, ScurryWarning
 from scurry.export.c.sizes import Sizes, estimate_sizes
 from scurry.export.c.source import CSource, Tables, name_answer
 from scurry.export.comparisons import INPUTS, check_integers
@@ -461,15 +462,8 @@ def to_c(
             chosen = choose(options, flash_budget)
         except InfeasibleError:
             chosen = choose(options, flash_budget, _measure_without_plan(pred, name, inputs))
-        if chosen.kept is not None and not chosen.kept.is_enough:
-            _warn_of_promise(chosen.kept, chosen, options)
-        elif flash_budget is not None and chosen.least_agreement < MIN_AGREEMENT:
-            _warn_of_agreement(chosen, options, flash_budget)
-        if rows is None and (promise := find_promise(pred)) is not None and promise.confidence is not None:
-            warn(
-                f"whether the C in layout {chosen.layout.name!r} keeps what the predictor promises was not measured: "
-                'pass rows like those to come as X_cal, by which layout="auto" chooses'
-            )
+        if (fault := _find_fault(pred, chosen, options, flash_budget)) is not None:
+            warnings.warn(fault, ScurryWarning, stacklevel=2)
         options.sort(key=lambda option: option is not chosen)
         export = Export(
             directory=Path(directory),
@@ -510,19 +504,29 @@ def _measure_without_plan(pred: Predictor, name: str, inputs: str) -> str:
     return f"all trees without the plan need {least:,} (export scurry.Predictor.full(forest) or the model itself); "
 
 
-def _warn_of_promise(kept: Kept, chosen: Candidate, options: list[Candidate]) -> None:
-    keeping = [option for option in options if option.kept is not None and option.kept.is_enough]
-    if keeping:
-        best = min(keeping, key=lambda option: option.sizes.flash_bytes)
-        way_out = f"layout {best.layout.name!r} keeps it and needs {best.sizes.flash_bytes:,} bytes of flash"
-    elif len(options) == 1:
-        way_out = 'try layout="auto", which looks for one that keeps it, or layout="float32"'
-    else:
-        way_out = "no layout of this plan keeps it; export the forest without the plan, or plan with a wider promise"
-    warn(f"the C in layout {chosen.layout.name!r} breaks the promise on X_cal. {kept.describe()} What helps: {way_out}")
-
-
-def _warn_of_agreement(chosen: Candidate, options: list[Candidate], flash_budget: int) -> None:
+def _find_fault(pred: Predictor, chosen: Candidate, options: list[Candidate], flash_budget: int | None) -> str | None:
+    """Return what to warn of, and what to do about it."""
+    promise = find_promise(pred)
+    if chosen.agreement is None and promise is not None and promise.confidence is not None:
+        return (
+            f"whether the C in layout {chosen.layout.name!r} keeps what the predictor promises was not measured: "
+            'pass rows like those to come as X_cal, by which layout="auto" chooses'
+        )
+    if chosen.kept is not None and not chosen.kept.is_enough:
+        keeping = [option for option in options if option.kept is not None and option.kept.is_enough]
+        if keeping:
+            best = min(keeping, key=lambda option: option.sizes.flash_bytes)
+            way_out = f"layout {best.layout.name!r} keeps it and needs {best.sizes.flash_bytes:,} bytes of flash"
+        elif len(options) == 1:
+            way_out = 'layout="auto" looks for a layout that keeps it; the closest to the source is "float32"'
+        else:
+            way_out = "no layout of this plan keeps it; export the forest without it, or plan with a wider promise"
+        return (
+            f"the C in layout {chosen.layout.name!r} breaks the promise on X_cal. {chosen.kept.describe()} "
+            f"What helps: {way_out}"
+        )
+    if flash_budget is None or chosen.least_agreement >= MIN_AGREEMENT:
+        return None
     better = [option for option in options if option.least_agreement > chosen.least_agreement]
     way_out = "compress the model (scurry.compress), or check that these answers are good enough"
     if better:
@@ -531,7 +535,7 @@ def _warn_of_agreement(chosen: Candidate, options: list[Candidate], flash_budget
             f"layout {best.layout.name!r} agrees to {in_percent(best.least_agreement)} and needs "
             f"{best.sizes.flash_bytes:,} bytes; or {way_out}"
         )
-    warn(
+    return (
         f"within {flash_budget:,} bytes the best layout, {chosen.layout.name!r}, agrees with the source only to "
         f"{in_percent(chosen.least_agreement)} at its worst step: {way_out}"
     )
