@@ -125,6 +125,8 @@ class TableReader:
         self._known_only = np.array(self._raw.known_only, np.int64)
         self._rules = self._raw.rules(at for at in range(forest.n_given) if at not in forest.categories)
         self._refuses_na = [feature for feature, code in self._raw.na_codes.items() if code == NA_REFUSED]
+        self._refusals = [(feature, NA_REFUSED, "NA") for feature in self._refuses_na]
+        self._refusals += [(feature, NULL_REFUSED, "null") for feature in self._raw.both_missing]
         self.recipes = [self._recipe(feature) for feature in range(self._n_features)]
         # Only ever replaced as a whole or by single operations of a dict, so that threads need no lock.
         self._orders: dict[tuple[Any, ...], list[int]] = {}
@@ -145,7 +147,7 @@ class TableReader:
         ranks : ByteRanks, optional
             Of the forest: what makes the matrix one of bytes, `ByteRows`, where all columns can be read without Python.
         """
-        if self._refuses_na or self._raw.both_missing:  # bytes do not tell these from others
+        if self._refusals:  # bytes do not tell these from others
             ranks = None
         pandas = sys.modules.get("pandas")
         if pandas is not None and isinstance(X, pandas.DataFrame):
@@ -191,6 +193,7 @@ class TableReader:
         """Return one value of a feature as the forest compares it."""
         column = np.empty(1, dtype=object)
         column[0] = given
+        self._read_nulls(feature, column)
         cell = np.empty((1, 1), self._input_dtype, order="F")
         failure = _core.read_columns([column], [self.recipes[feature]], cell)
         self._check(None if failure is None else (feature, *failure[1:]))
@@ -269,8 +272,7 @@ class TableReader:
             # Dates, decimals, text in a numeric feature: as Python objects, so that the message can show one.
             feature = failure[0]
             column = _objects(X.to_series(order[feature]) if hasattr(X, "to_series") else X.column(int(order[feature])))
-            if feature in self._categories and None not in self._categories[feature].tolist():
-                column[[value is None for value in column]] = np.nan
+            self._read_nulls(feature, column)
             failure = _core.read_columns([column], [self.recipes[feature]], rows[:, feature : feature + 1])
             self._check(None if failure is None else (feature, *failure[1:]))
             order[feature] = -1  # done
@@ -280,6 +282,11 @@ class TableReader:
                 types[feature] = types[feature] if feature in self._categories else with_nulls(types[feature])
             self.check_types(types, library)
         return self._check_categories(rows, partial(self._is_null, table))
+
+    def _read_nulls(self, feature: int, column: NDArray[Any]) -> None:
+        """Make NaN of None in a column of objects, where that means a missing value, unless None is a category."""
+        if feature in self._categories and None not in self._categories[feature].tolist():
+            column[[value is None for value in column]] = np.nan
 
     def _is_null(self, table: _core.ArrowTable, feature: int, row: int) -> bool:
         """Return whether a cell of a column of categories is null or NaN."""
@@ -390,18 +397,12 @@ class TableReader:
     def _check_categories(self, rows: NDArray[Any], is_missing: Callable[[int, int], bool]) -> NDArray[Any]:
         """Return the rows, after refusing unknown categories where the encoder of a pipeline does.
 
-        Parameters
-        ----------
-        rows : array of shape (n_rows, n_features)
-        is_missing : callable
-            Returns whether the value of a feature in a row, which no code stands for, is a missing one.
+        ``is_missing(feature, row)`` returns whether a value that has no code is a missing one, for the message.
         """
-        refusals = (self._refuses_na, NA_REFUSED, "NA"), (self._raw.both_missing, NULL_REFUSED, "null")
-        for features, code, problem in refusals:
-            for feature in features:
-                refused = rows[:, feature] == code
-                if refused.any():
-                    self._check((feature, problem, int(refused.argmax())))
+        for feature, code, problem in self._refusals:
+            refused = rows[:, feature] == code
+            if refused.any():
+                self._check((feature, problem, int(refused.argmax())))
         if len(self._known_only) and _core.any_missing(rows, self._known_only):
             of_feature = np.isnan(rows[:, self._known_only])
             at = int(of_feature.any(axis=0).argmax())

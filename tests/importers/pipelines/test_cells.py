@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import scurry
 from scurry import cli
 from scurry.errors import InputError
+from scurry.forest.rows import as_value
 from scurry.importers.pipelines.cells import Source, find_cells, goes_left
 from scurry.importers.pipelines.traces import CannotFoldError, Trace, trace
 from scurry.serving.model import ServedModel
@@ -254,6 +255,15 @@ class TestNullsOfTables:
         learned = scurry.from_model(self.fit(OneHotEncoder(), self.frame(object)))
         with pytest.raises(InputError, match="learned NaN as the missing value"):
             learned.predict(self.frame(object, None))
+
+    def test_values_one_by_one(self):
+        for missing in (np.nan, None):
+            frame = self.frame(object, missing)
+            forest = scurry.from_model(self.fit(OneHotEncoder(), frame))
+            expected = forest.encoder(frame)(frame)[2, 0]
+            assert as_value(forest, 0, None) == expected
+        with pytest.raises(InputError, match="'town' has a missing value"):
+            as_value(scurry.from_model(self.fit(OneHotEncoder(), self.frame(object, "Lima"))), 0, None)
 
     def test_files_of_the_command_line(self, tmp_path):
         pd.DataFrame({"town": self.TOWNS, "size": self.SIZE}).to_csv(tmp_path / "rows.csv", index=False)
