@@ -650,7 +650,7 @@ def _describe_saving(forest: Forest, plan: Plan) -> dict[str, str]:
         return {}
     return {
         "little is saved": "stopping takes time too, so all trees (Predictor.full(forest)) may be as fast, and "
-        "their answers are the model's own; a promise of more saves more"
+        "their answers are the model's own; a promise that allows more changes saves more"
     }
 
 

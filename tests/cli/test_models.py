@@ -3,7 +3,10 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.datasets import make_friedman1
+from sklearn.ensemble import GradientBoostingRegressor
 
 import scurry
 from scurry import Forest
@@ -116,3 +119,28 @@ def test_an_export_that_differs_is_a_failure(folder, forest, tmp_path, monkeypat
     with pytest.raises(SystemExit) as caught:
         main([*arguments, "--rows", str(folder / "new.parquet")])
     assert caught.value.code == 1
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_an_export_that_breaks_the_promise_is_a_failure(tmp_path, capsys, options):
+    numbers, y = make_friedman1(6000, noise=1.0, random_state=0)
+    X = pd.DataFrame(numbers).add_prefix("x")
+    model = GradientBoostingRegressor(n_estimators=100, max_depth=4, random_state=0).fit(X[:1500], y[:1500])
+    fast = scurry.early_exit(model, X[1500:], X_fit=X[:1500], promise=scurry.promises.Values(0.03), random_state=0)
+    fast.save(tmp_path / "fast.scurry")
+    X[1500:].to_parquet(tmp_path / "rows.parquet")
+    arguments = ["export", "c", str(tmp_path / "fast.scurry"), str(tmp_path / "out"), "--check", *options]
+    arguments += ["--rows", str(tmp_path / "rows.parquet")]
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 0
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as caught, pytest.warns(UserWarning, match="breaks the promise"):
+        main([*arguments, "--layout", "int16-uint8"])
+    assert caught.value.code == 1
+    shown = capsys.readouterr().out
+    assert (
+        json.loads(shown)["keeps_promise"] is False
+        if options
+        else "BROKEN on the rows given" in " ".join(shown.split())
+    )

@@ -8,6 +8,7 @@ The plot of a compression's path.
 """
 
 import sys
+from dataclasses import replace
 
 import matplotlib as mpl
 import numpy as np
@@ -220,9 +221,15 @@ def test_errors():
 def test_estimates_at_sentinels_and_gaps_of_documents():
     model = GradientBoostingClassifier(n_estimators=20, random_state=0).fit(X_EXITS[:500], Y_EXITS[:500])
     fast = scurry.early_exit(model, X_EXITS[500:], max_disagreement=0.1, method="sentinels")
-    ax = EarlyExitDisplay.from_predictor(fast).ax_
+    with pytest.raises(InputError, match="how sure their estimates are"):
+        EarlyExitDisplay.from_predictor(fast)
+    assert EarlyExitDisplay.from_predictor(fast, X_EXITS[500:], kind="work").ax_.has_data()
+    # Rules of files may stop rows by their estimates alone.
+    limits = np.where(fast.plan.stop.limits >= 0, np.inf, -np.inf)
+    by_estimate = replace(fast.plan, stop=replace(fast.plan.stop, limits=limits))
+    ax = EarlyExitDisplay.from_predictor(scurry.Predictor(fast.forest, by_estimate)).ax_
     assert ax.get_ylabel() == "estimated score"
-    found = fast.plan.stop.regions(fast.forest)
+    found = by_estimate.stop.regions(fast.forest)
     starts = {(x, low) for lines in ax.collections for (x, low), _ in lines.get_segments()}
     assert {(t, low) for t, low in zip(found.trees, found.low, strict=True) if np.isfinite(low)} <= starts
     ranker = GradientBoostingRegressor(n_estimators=20, random_state=0).fit(X_EXITS[:500], X_EXITS[:500, 0])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.ensemble import (
@@ -139,6 +139,9 @@ class TestAgainstEnumeration:
     @given(problems(max_trees=5, max_nodes=11), st.sampled_from(ORDERS))
     def test_every_order_takes_every_step_once(self, problem, order):
         forest, X, y = problem
+        if order.endswith("qwyc") and forest.n_classes == 2:
+            # Integers decide a tie by themselves, maybe otherwise than the model does.
+            assume(np.abs(np.diff(forest.predict_proba(X))).min() > 1e-6)
         if order.endswith("qwyc") and (forest.n_classes != 2 or len(set(forest.predict(X))) < 2):
             with pytest.raises(InputError, match=r"two classes|one class"):
                 find(forest, X, y, order=order)

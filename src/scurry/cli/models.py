@@ -75,7 +75,11 @@ def export_c(
         int | None, typer.Option(help="Largest size of tables and code in bytes.", show_default=False)
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Compile the C here and compare its answers with the model's.")
+        bool,
+        typer.Option(
+            "--check",
+            help="Compile the C here, compare its answers with the model's, and fail if it breaks the promise.",
+        ),
     ] = False,
     as_json: AsJson = False,
     trust_pickle: TrustPickle = False,
@@ -101,12 +105,12 @@ def export_c(
             verified = verify(directory, X, name=name)
     if as_json:
         facts = {"directory": str(directory), "name": name, "layout": written.layout, "inputs": inputs}
-        facts |= asdict(written.sizes)
+        facts |= asdict(written.sizes) | {"kept": written.kept, "keeps_promise": written.keeps_promise}
         typer.echo(json.dumps(facts | ({} if verified is None else {"check": asdict(verified)}), indent=1, default=str))
     else:
         _show_export(written, verified)
-    # Scripts that build firmware must notice C that answers otherwise, so it is a failure.
-    if verified is not None and not verified:
+    # Scripts that build firmware must notice C that answers otherwise or breaks the promise, so it is a failure.
+    if verified is not None and (not verified or written.keeps_promise is False):
         raise typer.Exit(1)
 
 
@@ -135,11 +139,9 @@ def _show_export(written: Export, verified: Verification | None) -> None:
         if verified.max_error is not None:
             lines["rounding"] = f"changes values by at most {verified.max_error:.3g}"
     lines["longest"] = f"{written.sizes.max_tests:,} node tests, {written.sizes.max_cycles:,} cycles of a Cortex-M4"
-    if written.kept is not None:
-        lines["promise"] = (
-            f"{format_share(written.kept)} of the rows get the label it compares with, or a value as close as it says; "
-            "its certificate does not cover rounding"
-        )
+    if (kept := written.candidates[0].kept) is not None:
+        verdict = "kept" if kept.is_enough else "BROKEN"
+        lines["promise"] = f"{verdict} on the rows given. {kept.describe()} Its certificate does not cover rounding"
     console().print()
     console().print(make_pairs(lines))
 

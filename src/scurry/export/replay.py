@@ -13,7 +13,7 @@ from scurry.export.comparisons import NO_CATEGORY, CellTables, ExitTables, LeadT
 from scurry.export.lowered import Lowered
 from scurry.forest import Forest
 from scurry.predictor import Predictor
-from scurry.promises import Labels, Values
+from scurry.promises import Cost, Labels, Outcomes, Promise, SizeMeasurement
 
 
 class Outcome(NamedTuple):
@@ -84,29 +84,89 @@ def final_answers(pred: Predictor, lowered: Lowered, rows: NDArray[Any]) -> NDAr
     return lowered.values.decode(pred.forest, answers)
 
 
-def measure_kept(pred: Predictor, lowered: Lowered, rows: NDArray[Any]) -> float | None:
-    """Return the share of rows whose answer is what the predictor's promise compares with, or close enough to it.
+class Kept(NamedTuple):
+    """How well the answers of the C keep the source's promise, by the part of the promise that they keep worst.
+
+    Attributes
+    ----------
+    what : str
+        What breaks it, in words.
+    n_rows, n_broken : int
+        Rows that this part is about, and those of them that break it.
+    source_rate : float
+        Share of the same rows that break it with the source's own answers.
+    max_rate : float
+        The largest share that was promised.
+    """
+
+    what: str
+    n_rows: int
+    n_broken: int
+    source_rate: float
+    max_rate: float
+
+    @property
+    def share(self) -> float:
+        """Share of rows that keep the promise."""
+        return (self.n_rows - self.n_broken) / self.n_rows
+
+    @property
+    def excess(self) -> float:
+        """By how much more of the rows break it than may, or than do with the source; 0 if it is kept."""
+        return max(0.0, self.n_broken / self.n_rows - max(self.max_rate, self.source_rate))
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether no more rows break it than were promised, or than do with the source."""
+        return self.excess == 0
+
+    def describe(self) -> str:
+        """Return what was measured, as a sentence."""
+        return (
+            f"The C keeps it on {in_percent(self.share)} of the calibration rows; promised are "
+            f"{in_percent(1 - self.max_rate)}, and the exported predictor keeps it on "
+            f"{in_percent(1 - self.source_rate)} ({self.what} break it)."
+        )
+
+
+def find_promise(pred: Predictor) -> Promise | None:
+    """Return the promise about answers that the C may break: none of an anytime plan, and none about what rows cost.
+
+    That of a compressed forest compares it with a model that the predictor does not hold.
+    """
+    certificate = pred.certificate
+    if certificate is None or pred.plan.by_step or isinstance(certificate.measured, SizeMeasurement):
+        return None
+    return None if isinstance(certificate.promise, Cost) else certificate.promise
+
+
+def measure_kept(pred: Predictor, lowered: Lowered, rows: NDArray[Any]) -> Kept | None:
+    """Return how well the answers of the C keep the predictor's promise.
 
     Returns
     -------
-    float or None
-        None if the predictor makes no promise about single labels or values, or compares a compressed forest with a
-        model that it does not hold.
+    Kept or None
+        None if there is no promise about answers, or one that labels and values alone cannot test: it is about
+        probabilities, which the C does not give, or about true labels, or about classes that no row has.
     """
-    promise, forest = None if pred.certificate is None else pred.certificate.promise, pred.forest
-    if lowered.is_anytime or (pred.certificate is not None and pred.certificate.method == "compress"):
-        return None
-    if isinstance(promise, Values) and promise.of == "value":
-        errors = np.abs(final_answers(pred, lowered, rows) - forest.predict(rows))
-        return float((errors <= promise.max_error).mean())
-    if not isinstance(promise, Labels):
+    promise, forest = find_promise(pred), pred.forest
+    if promise is None:
         return None
     wanted = forest.predict(rows)
-    if promise.against == "vote":
+    if isinstance(promise, Labels) and promise.against == "vote":
         votes = forest.value.argmax(axis=1)[forest.apply(rows)]
         counts = np.stack([(votes == k).sum(axis=1) for k in range(forest.n_classes)], axis=1)
         wanted = np.asarray(forest.classes)[counts.argmax(axis=1)]
-    return float((final_answers(pred, lowered, rows) == wanted).mean())
+    ours, source = (
+        promise.count(Outcomes(answers=answers, full=wanted))
+        for answers in (final_answers(pred, lowered, rows), pred.predict(rows))
+    )
+    parts = [
+        Kept(part.what, part.n_rows, part.n_broken, of_source.rate, part.max_rate)
+        for part, of_source in zip(ours, source, strict=True)
+        if part.n_rows
+    ]
+    return max(parts, key=lambda part: (part.excess, part.n_broken / part.n_rows - part.max_rate), default=None)
 
 
 def walk_steps(lowered: Lowered, rows: NDArray[Any]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.bool_]]]:

@@ -132,7 +132,8 @@ class Audit:
         said = {
             KEPT: "The promise is kept on rows like these.",
             BROKEN: "The promise is broken on rows like these; calibrate again on recent rows.",
-            TOO_FEW: "Too few rows to say whether the promise is kept on rows like these"
+            # Counted are rows, queries or groups, as the lines below say.
+            TOO_FEW: f"{self.n_rows:,} are too few to say whether the promise is kept on rows like these"
             + (f": about {self.rows_needed:,} would be enough." if self.rows_needed else "."),
         }[self.verdict]
         return "\n".join([said, *(part.describe() for part in self.parts)])

@@ -439,7 +439,7 @@ class ServedModel:
             raise InputError(
                 "the promise is tested by labels or groups, which requests do not have; call watch.predict in your own "
                 "service",
-                argument="model",
+                argument="watch",
             )
         if not isinstance(forest.front, Combinations):  # which are computed of codes alone
             forest.refuse_front("be served")

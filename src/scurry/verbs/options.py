@@ -577,9 +577,10 @@ def check_classifier(forest: Forest) -> None:
     """Raise an error unless labels of `forest` can be compared."""
     if not forest.is_classifier:
         raise InputError(
-            "early exit promises labels unless told otherwise, and this model is a regressor; pass "
-            "promise=scurry.promises.Values(max_error), with a quarter of the model's RMSE as max_error, say. If it "
-            "ranks rows, pass promise=scurry.promises.TopK(10, 0.01) and groups=, the query of each row"
+            "this model is a regressor and has no labels, which early exit promises something about by default; pass "
+            'promise=scurry.promises.Values(max_error), or --promise "values<=…", with a quarter of the model\'s RMSE '
+            "as max_error, say. If it ranks rows, pass promise=scurry.promises.TopK(10, 0.01) and groups=, the query "
+            "of each row"
         )
     if forest.n_classes < 2:
         only = np.asarray(forest.classes).tolist()[0]

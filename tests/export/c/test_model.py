@@ -1,17 +1,18 @@
 import json
 import subprocess
+import warnings
 
 import numpy as np
 import pytest
-from sklearn.datasets import make_classification
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.datasets import make_classification, make_friedman1
+from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier
 
 import scurry
 from scurry import Forest, Plan, Predictor
-from scurry.errors import InfeasibleError, InputError, ScurryError
-from scurry.export import LAYOUTS, to_c
+from scurry.errors import InfeasibleError, InputError, ScurryError, ScurryWarning
+from scurry.export import LAYOUTS, to_c, verify
 from scurry.export.c.model import MIN_AGREEMENT, Candidate, Sizes, choose, list_candidates, make_probes
-from scurry.export.replay import in_percent
+from scurry.export.replay import Kept, in_percent
 from scurry.plan import StepRule
 from support.anytime_oracle import anytime_of
 from support.strategies import complete_forest
@@ -164,9 +165,11 @@ class _Option:
 
     preference = (True, 2, 0)
 
-    def __init__(self, agreement, flash_bytes):
+    def __init__(self, agreement, flash_bytes, n_broken=None):
         self.agreement, self.sizes = np.array(agreement), Sizes(0, flash_bytes, 0, 1.0, 0, 0, 0, None)
+        self.kept = None if n_broken is None else Kept("labels", 1000, n_broken, 0.002, 0.01)
         self.least_agreement = Candidate.least_agreement.fget(self)
+        self.faith = Candidate.faith.fget(self)
 
 
 def test_the_answer_before_the_first_step_has_no_part_in_the_choice():
@@ -181,6 +184,61 @@ def test_the_answer_before_the_first_step_has_no_part_in_the_choice():
 def test_of_equally_bad_layouts_the_smallest_is_taken():
     large, small = _Option([0.998], 200), _Option([0.998], 100)
     assert choose([large, small], None) is small
+
+
+def test_a_layout_that_keeps_the_promise_is_taken_before_a_smaller_one():
+    small, middle, large = _Option([0.9999], 100, 11), _Option([0.9995], 200, 10), _Option([1.0], 300, 2)
+    assert choose([large, middle, small], None) is middle
+    assert choose([large, middle, small], 250) is middle
+    assert choose([large, small], 250) is small  # which nothing else fits
+    assert choose([_Option([0.9999], 100, 40), worse := _Option([0.5], 300, 12)], None) is worse
+
+
+@pytest.fixture(scope="module")
+def tight():
+    """A regressor whose values may differ by little more than what eight bits round away."""
+    X, y = make_friedman1(6000, noise=1.0, random_state=0)
+    model = GradientBoostingRegressor(n_estimators=100, max_depth=4, random_state=0).fit(X[:1500], y[:1500])
+    promise = scurry.promises.Values(0.03)
+    return scurry.early_exit(model, X[1500:], X_fit=X[:1500], promise=promise, random_state=0), X[1500:]
+
+
+def test_the_layout_keeps_a_promise_about_values(tight, tmp_path):
+    fast, X = tight
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        export = to_c(fast, tmp_path, X_cal=X)
+    errors = np.abs(fast.predict(X) - fast.forest.predict(X))
+    assert export.keeps_promise
+    assert export.kept >= min(0.95, (errors <= 0.03).mean())
+    by_agreement = [option for option in export.candidates if option.least_agreement >= MIN_AGREEMENT]
+    smallest = min(by_agreement, key=lambda option: option.sizes.flash_bytes)
+    assert not smallest.kept.is_enough  # or this model would show nothing
+    assert verify(tmp_path, X[:200])
+
+
+def test_a_broken_promise_is_warned_of_and_written_down(tight, tmp_path):
+    fast, X = tight
+    with pytest.warns(ScurryWarning, match=r'breaks the promise on X_cal.*promised are 95\.000 %.*layout="auto"'):
+        export = to_c(fast, tmp_path, X_cal=X, layout="int16-uint8")
+    assert export.keeps_promise is False
+    assert export.kept < 0.9
+    assert "PROMISE IS BROKEN" in str(export)
+    assert "**The promise is broken here.**" in (tmp_path / "README.md").read_text()
+    assert json.loads((tmp_path / "model.json").read_text())["keeps_promise"] is False
+    with pytest.warns(ScurryWarning, match=r"breaks the promise.*keeps it and needs [\d,]+ bytes of flash"):
+        to_c(fast, tmp_path, X_cal=X, flash_budget=export.sizes.flash_bytes)
+    with pytest.warns(ScurryWarning, match="was not measured: pass rows"):
+        assert to_c(fast, tmp_path).keeps_promise is None
+
+
+def test_a_budget_that_is_too_small_names_what_all_trees_need(tight, tmp_path):
+    fast, _ = tight
+    whole = min(option.sizes.flash_bytes for option in list_candidates(Predictor.full(fast.forest), "m", "auto", None))
+    with pytest.raises(
+        InfeasibleError, match=rf"all trees without the plan need {whole:,} .*max_bytes counts bytes of a file"
+    ):
+        to_c(fast, tmp_path, flash_budget=100)
 
 
 def test_a_budget_that_costs_agreement_is_warned_of(tmp_path):

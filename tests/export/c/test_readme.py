@@ -4,12 +4,13 @@ from functools import partial
 
 import numpy as np
 import pytest
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 
 import scurry
 from scurry.export import to_c
-from scurry.export.replay import run_trees
+from scurry.export.replay import in_percent, run_trees
 from scurry.forest import as_rows
+from scurry.promises import Certain, LabelsPerClass, Recall, Values
 from support.calibration_rows import full_vote, two_classes
 
 
@@ -62,8 +63,39 @@ def test_the_promise_is_the_source_s_and_what_the_c_keeps_of_it_is_measured(tmp_
     text = (tmp_path / "README.md").read_text()
     assert fast.certificate.statement() in text
     assert "what that changes is outside the certificate" in text
-    assert f"of the calibration rows {whose} label" in text
+    assert f"The C keeps it on {in_percent(export.kept)} of the calibration rows; promised are 95.000 %" in text
+    assert f"(labels other than {whose} break it)" in text
     assert "outside the certificate" in (tmp_path / "model.h").read_text()
-    assert "of the rows of X_cal keep the promise; its certificate is the source's" in str(export)
-    to_c(fast, tmp_path)
+    assert "of the rows of X_cal keep the promise" in str(export)
+    with pytest.warns(scurry.errors.ScurryWarning, match="was not measured"):
+        to_c(fast, tmp_path)
     assert "On which share of rows it does so was not measured" in (tmp_path / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("promise", "words"),
+    [
+        (Certain(), "promised are 100 %"),
+        (LabelsPerClass({0: 0.05, 1: 0.05}), "(other labels for rows that the model labels"),
+        (Recall(1, 0.05), "that takes their true labels, which to_c is not given"),
+        (Values(0.05, of="probability"), "The C answers with labels alone"),
+    ],
+)
+def test_every_promise_has_its_section(tmp_path, promise, words):
+    X, y = two_classes(3000, 0)
+    model = GradientBoostingClassifier(n_estimators=20, random_state=0).fit(X[:500], y[:500])
+    given = (X[500:], y[500:]) if promise.NEEDS_LABELS else (X[500:],)
+    fast = scurry.early_exit(model, *given, X_fit=X[:500], promise=promise, random_state=0)
+    export = to_c(fast, tmp_path, X_cal=X[500:])
+    section = (tmp_path / "README.md").read_text().split("## What is promised")[1].split("## Use")[0]
+    assert fast.certificate.statement() in section
+    assert words in section
+    replayed = run_trees(export.candidates[0].lowered, as_rows(fast.forest, X[500:])).codes
+    full, ours = model.predict(X[500:]), model.classes_[replayed]
+    if isinstance(promise, Certain):
+        assert export.kept == (full == ours).mean() == 1
+    elif isinstance(promise, LabelsPerClass):
+        assert export.kept == min((full == ours)[full == label].mean() for label in (0, 1))
+        assert export.keeps_promise
+    else:
+        assert export.kept is None

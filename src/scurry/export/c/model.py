@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
@@ -20,15 +21,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.checks import check_choice, check_number
-from scurry.errors import InfeasibleError, InputError, warn
+from scurry.errors import InfeasibleError, InputError, ScurryWarning
 from scurry.export.c.sizes import Sizes, estimate_sizes
 from scurry.export.c.source import CSource, Tables, name_answer
 from scurry.export.comparisons import INPUTS, check_integers
 from scurry.export.lowered import LAYOUTS, Layout, Lowered, lower
-from scurry.export.replay import in_percent, measure_agreement, measure_error, measure_kept, run_trees, walk_steps
+from scurry.export.replay import (
+    Kept,
+    find_promise,
+    in_percent,
+    measure_agreement,
+    measure_error,
+    measure_kept,
+    run_trees,
+    walk_steps,
+)
 from scurry.forest import Forest, as_rows
 from scurry.predictor import Predictor, read_forest
-from scurry.promises import Labels, SizeMeasurement, Values
+from scurry.promises import SizeMeasurement
 from scurry.version import read_version
 
 _N_ROWS = 8
@@ -201,9 +211,8 @@ class Candidate:
     agreement : float64 array or None
         Share of rows with the source's label after 0, 1, … steps (for a regressor, see `measure_agreement`); None if
         no rows were given.
-    kept : float or None
-        Share of rows with the label that the source's promise compares with, or a value as close to it as promised;
-        None if it makes none.
+    kept : Kept or None
+        How well the source's promise is kept; None if that was not measured, see `measure_kept`.
     max_error : float or None
         Of a regressor: the largest difference to the source's value.
     """
@@ -212,7 +221,7 @@ class Candidate:
     source: CSource
     sizes: Sizes
     agreement: NDArray[np.float64] | None
-    kept: float | None = None
+    kept: Kept | None = None
     max_error: float | None = None
 
     @property
@@ -230,6 +239,11 @@ class Candidate:
         if self.agreement is None:
             return 1.0
         return float((self.agreement[1:] if len(self.agreement) > 1 else self.agreement).min())
+
+    @property
+    def faith(self) -> tuple[float, float]:
+        """How true to the source the layout is: larger is better. A promise counts more than the agreement."""
+        return (0.0 if self.kept is None else -self.kept.excess, self.least_agreement)
 
     @property
     def preference(self) -> tuple[bool, int, int]:
@@ -271,27 +285,28 @@ def list_candidates(
     return found
 
 
-def choose(options: list[Candidate], flash_budget: int | None) -> Candidate:
-    """Return the option with the best agreement that fits `flash_budget` bytes.
+def choose(options: list[Candidate], flash_budget: int | None, way_out: str = "") -> Candidate:
+    """Return the option that fits `flash_budget` bytes and is most faithful: first to the promise, then to all answers.
 
-    Without a budget, return the smallest option whose agreement is high enough, or the smallest of those with the best.
+    Without a budget, return the smallest option that keeps the promise and whose agreement is high enough, or the
+    smallest of the most faithful. If none fits, the error has a `way_out` too.
     """
     if flash_budget is not None:
         fitting = [option for option in options if option.sizes.flash_bytes <= flash_budget]
         if not fitting:
             least = min(option.sizes.flash_bytes for option in options)
             raise InfeasibleError(
-                f"the model needs {least:,} bytes of flash, the budget is {flash_budget:,}; make it smaller with "
-                "scurry.compress, or train fewer or shallower trees"
-                + ("" if len(options) > 1 else ', or leave the choice to layout="auto"'),
+                f"the model needs {least:,} bytes of flash, the budget is {flash_budget:,}; {way_out}make the forest "
+                "smaller with scurry.compress, whose max_bytes counts bytes of a file, not of flash, or train fewer or "
+                "shallower trees" + ("" if len(options) > 1 else ', or leave the choice to layout="auto"'),
                 achievable=float(least),
             )
-        return max(fitting, key=lambda option: (option.least_agreement, *option.preference))
+        return max(fitting, key=lambda option: (*option.faith, *option.preference))
     if options[0].agreement is None:
         return max(options, key=lambda option: option.preference)
-    good = [option for option in options if option.least_agreement >= MIN_AGREEMENT]
+    good = [option for option in options if option.faith >= (0.0, MIN_AGREEMENT)]
     if not good:
-        return max(options, key=lambda option: (option.least_agreement, -option.sizes.flash_bytes))
+        return max(options, key=lambda option: (*option.faith, -option.sizes.flash_bytes))
     return min(good, key=lambda option: option.sizes.flash_bytes)
 
 
@@ -308,9 +323,11 @@ class Export:
         Share of calibration rows with the source's label after 0, 1, … steps. For a regressor, 1 minus the mean
         squared difference to the source's values divided by their variance.
     kept : float or None
-        Share of calibration rows with the label that the source's promise compares with, the model's or the full
-        vote's, or with a value as close to the model's as promised. The promise itself was certified for the source.
-        That the C rounds numbers is outside of it.
+        Share of calibration rows on which the C keeps the source's promise; of a promise with several parts, such as
+        classes, that of the part kept worst. The promise itself was certified for the source. That the C rounds
+        numbers is outside of it. None if that was not measured; the README says why.
+    keeps_promise : bool or None
+        Whether that is the share promised, or that of the source on the same rows. None if it was not measured.
     max_error : float or None
         Of a regressor: the largest difference to the source's value on the calibration rows.
     candidates : list of Candidate
@@ -323,9 +340,20 @@ class Export:
     inputs: str
     sizes: Sizes
     agreement: NDArray[np.float64] | None
-    kept: float | None
     max_error: float | None
     candidates: list[Candidate]
+
+    @property
+    def kept(self) -> float | None:
+        """Share of calibration rows on which the C keeps the source's promise."""
+        kept = self.candidates[0].kept
+        return None if kept is None else kept.share
+
+    @property
+    def keeps_promise(self) -> bool | None:
+        """Whether that is the share promised, or that of the source on the same rows."""
+        kept = self.candidates[0].kept
+        return None if kept is None else kept.is_enough
 
     def __str__(self) -> str:
         head = f"{'layout':<14}{'flash, B':>10}{'RAM, B':>8}{'instr./step':>13}{'agreement: least':>18}{'last':>11}"
@@ -339,10 +367,10 @@ class Export:
                 f"{candidate.layout.name:<14}{sizes.flash_bytes:>10,}{sizes.ram_bytes:>8,}"
                 f"{sizes.instructions_per_step:>13.1f}{known[0]:>18}{known[1]:>11}"
             )
-        if self.kept is not None:
-            lines.append(
-                f"{in_percent(self.kept)} of the rows of X_cal keep the promise; its certificate is the source's"
-            )
+        if (kept := self.candidates[0].kept) is not None:
+            verdict = "" if kept.is_enough else f": THE PROMISE IS BROKEN, promised are {in_percent(1 - kept.max_rate)}"
+            lines.append(f"{in_percent(kept.share)} of the rows of X_cal keep the promise{verdict}")
+            lines.append("(its certificate is the source's, and does not cover rounding)")
         if self.max_error is not None:
             lines.append(f"on X_cal, values differ by at most {self.max_error:.3g} from the source's")
         return "\n".join(lines)
@@ -379,14 +407,15 @@ def to_c(
         and 32-bit numbers; the others have 16-bit thresholds and no floating point at all. "int16-node8" keeps an 8-bit
         number in the node; "breadcrumb" turns an anytime plan into if-else code. "shared16" and "shared8" answer as
         "int16-uint16" and "int16-uint8" do and take fewer bytes, but a few instructions more for each step: nodes share
-        thresholds, and leaves share values. "auto" takes the layout with the best
-        agreement within `flash_budget`; without a budget, the smallest that answers 99.9 % of `X_cal` as the source
-        does after every step. Before the first step all rows have one answer, which is left out of the comparison.
+        thresholds, and leaves share values. "auto" takes the smallest layout that keeps
+        the source's promise on `X_cal` and answers 99.9 % of it as the source does after every step; with a
+        `flash_budget`, of those within it the one that breaks the promise least, and then that with the best
+        agreement. Before the first step all rows have one answer, which is left out of the comparison.
     inputs : {"float32", "int16"}
         What a feature is in C. Rows of "int16" have whole numbers from -32768 to 32767 and no missing values; nodes
         compare them as they are, and every test is exactly the source's.
     X_cal : array, DataFrame or sparse matrix of shape (n_rows, n_features), optional
-        Rows to measure the agreement on.
+        Rows to measure the agreement on, and whether the promise is kept.
     flash_budget : int, optional
         Largest number of bytes of tables and code.
 
@@ -398,7 +427,8 @@ def to_c(
     Warns
     -----
     ScurryWarning
-        If `flash_budget` leaves only layouts that answer less than 99.9 % of `X_cal` as the source does.
+        If the layout breaks the source's promise on `X_cal`, if `flash_budget` leaves only layouts that answer less
+        than 99.9 % of it as the source does, or if the source promises something and there is no `X_cal`.
 
     Examples
     --------
@@ -428,9 +458,12 @@ def to_c(
     # Thresholds next to zero underflow, as they should. Some packages make numpy raise an error at that.
     with np.errstate(under="ignore"):
         options = list_candidates(pred, name, layout, rows, inputs)
-        chosen = choose(options, flash_budget)
-        if flash_budget is not None and chosen.least_agreement < MIN_AGREEMENT:
-            _warn_of_agreement(chosen, options, flash_budget)
+        try:
+            chosen = choose(options, flash_budget)
+        except InfeasibleError:
+            chosen = choose(options, flash_budget, _measure_without_plan(pred, name, inputs))
+        if (fault := _find_fault(pred, chosen, options, flash_budget)) is not None:
+            warnings.warn(fault, ScurryWarning, stacklevel=2)
         options.sort(key=lambda option: option is not chosen)
         export = Export(
             directory=Path(directory),
@@ -439,7 +472,6 @@ def to_c(
             inputs=inputs,
             sizes=chosen.sizes,
             agreement=chosen.agreement,
-            kept=chosen.kept,
             max_error=chosen.max_error,
             candidates=options,
         )
@@ -463,7 +495,38 @@ def _spell_out(pred: Predictor) -> Predictor:
     return Predictor(spell_out(pred.forest), pred.plan)
 
 
-def _warn_of_agreement(chosen: Candidate, options: list[Candidate], flash_budget: int) -> None:
+def _measure_without_plan(pred: Predictor, name: str, inputs: str) -> str:
+    """Return what leaving the plan away saves, as the beginning of an advice; nothing if there is no plan."""
+    if pred.plan.stop is None:
+        return ""
+    whole = list_candidates(Predictor.full(pred.forest), name, "auto", None, inputs)
+    least = min(option.sizes.flash_bytes for option in whole)
+    return f"all trees without the plan need {least:,} (export scurry.Predictor.full(forest) or the model itself); "
+
+
+def _find_fault(pred: Predictor, chosen: Candidate, options: list[Candidate], flash_budget: int | None) -> str | None:
+    """Return what to warn of, and what to do about it."""
+    promise = find_promise(pred)
+    if chosen.agreement is None and promise is not None and promise.confidence is not None:
+        return (
+            f"whether the C in layout {chosen.layout.name!r} keeps what the predictor promises was not measured: "
+            'pass rows like those to come as X_cal, by which layout="auto" chooses'
+        )
+    if chosen.kept is not None and not chosen.kept.is_enough:
+        keeping = [option for option in options if option.kept is not None and option.kept.is_enough]
+        if keeping:
+            best = min(keeping, key=lambda option: option.sizes.flash_bytes)
+            way_out = f"layout {best.layout.name!r} keeps it and needs {best.sizes.flash_bytes:,} bytes of flash"
+        elif len(options) == 1:
+            way_out = 'layout="auto" looks for a layout that keeps it; the closest to the source is "float32"'
+        else:
+            way_out = "no layout of this plan keeps it; export the forest without it, or plan with a wider promise"
+        return (
+            f"the C in layout {chosen.layout.name!r} breaks the promise on X_cal. {chosen.kept.describe()} "
+            f"What helps: {way_out}"
+        )
+    if flash_budget is None or chosen.least_agreement >= MIN_AGREEMENT:
+        return None
     better = [option for option in options if option.least_agreement > chosen.least_agreement]
     way_out = "compress the model (scurry.compress), or check that these answers are good enough"
     if better:
@@ -472,7 +535,7 @@ def _warn_of_agreement(chosen: Candidate, options: list[Candidate], flash_budget
             f"layout {best.layout.name!r} agrees to {in_percent(best.least_agreement)} and needs "
             f"{best.sizes.flash_bytes:,} bytes; or {way_out}"
         )
-    warn(
+    return (
         f"within {flash_budget:,} bytes the best layout, {chosen.layout.name!r}, agrees with the source only to "
         f"{in_percent(chosen.least_agreement)} at its worst step: {way_out}"
     )
@@ -492,6 +555,8 @@ def _write(export: Export, pred: Predictor, chosen: Candidate, rows: NDArray[Any
         "scurry": read_version(),
         "agreement": shares,
         "max_error": export.max_error,
+        "kept": export.kept,
+        "keeps_promise": export.keeps_promise,
     } | asdict(export.sizes)
     # All texts are made before the first is written, so that an error leaves no part of a model behind.
     texts = {
@@ -661,23 +726,26 @@ def _describe_compression(pred: Predictor) -> list[str]:
 
 
 def _describe_promise(chosen: Candidate, pred: Predictor) -> list[str]:
-    certificate = pred.certificate
-    promise = None if certificate is None else certificate.promise
-    if certificate is None or not isinstance(promise, Labels | Values):
+    promise = find_promise(pred)
+    if promise is None or pred.certificate is None:
         return []
-    if _compression(pred):
-        return []  # it compares the compressed forest with the model, and the C was not compared with that
-    kept = "On which share of rows it does so was not measured: no calibration rows were given."
-    if chosen.kept is not None and isinstance(promise, Labels):
-        whose = "the model's" if promise.against == "model" else "the full vote's"
-        kept = f"The C gives {in_percent(chosen.kept)} of the calibration rows {whose} label."
-    elif chosen.kept is not None:
-        kept = f"The C gives {in_percent(chosen.kept)} of the calibration rows a value as close to the model's."
+    if chosen.kept is not None:
+        kept = chosen.kept.describe() + ("" if chosen.kept.is_enough else " **The promise is broken here.**")
+    elif chosen.agreement is None:
+        kept = "On which share of rows it does so was not measured: no calibration rows were given."
+    elif promise.NEEDS_LABELS:
+        kept = (
+            "On which share of rows it does so was not measured: that takes their true labels, which to_c is not given."
+        )
+    elif not promise.IS_ABOUT_CLASSES:
+        kept = "The C answers with labels alone, and the promise is not about these."
+    else:
+        kept = "On which share of rows it does so was not measured: no calibration row is of a kind that it is about."
     return [
         "## What is promised",
         "",
-        f"{certificate.statement()} This was certified for the predictor that was exported. The C stores numbers in "
-        f"fewer bits, and what that changes is outside the certificate. {kept}",
+        f"{pred.certificate.statement()} This was certified for the predictor that was exported. The C stores numbers "
+        f"in fewer bits, and what that changes is outside the certificate. {kept}",
         "",
     ]
 

@@ -83,8 +83,10 @@ class Acquisition:
         return float(self.costs.sum() / max(len(self.costs), 1))
 
     def __repr__(self) -> str:
-        reasons = "".join(f", {reason}={count}" for reason, count in Counter(self.stop_reason.tolist()).items())
-        return f"Acquisition(n_rows={len(self.costs)}, mean_cost={self.mean_cost:.4g}{reasons})"
+        counts = Counter(self.stop_reason.tolist())
+        stopped = ", ".join(f"{reason} {count:,}" for reason, count in counts.items())
+        shown = f"n_rows={len(self.costs)}, mean_cost={self.mean_cost:.4g}"
+        return f"Acquisition({shown}{f'; rows stopped: {stopped}' if stopped else ''})"
 
 
 def acquire(terms: Terms, get_feature: GetFeature, n_rows: int, ledger: Ledger) -> Acquisition:
