@@ -506,7 +506,7 @@ void bind_tables(nb::module_& m) {
       .def(
           "__init__",
           [](Categories* self, const nb::list& values, const std::string& numbers, double missing_code,
-             std::optional<double> na_code) {
+             std::optional<double> na_code, std::optional<double> null_code) {
             static constexpr std::array<std::string_view, 4> kNames = {"values", "values unless codes", "codes",
                                                                        "refused"};
             const auto found = std::find(kNames.begin(), kNames.end(), numbers);
@@ -514,10 +514,12 @@ void bind_tables(nb::module_& m) {
             Categories categories(static_cast<NumbersAre>(found - kNames.begin()), missing_code,
                                   na_code.value_or(missing_code));
             for (const nb::handle value : values) add_value(categories, value.ptr());
+            if (null_code) categories.set_null_code(*null_code);
             categories.index_short_texts();
             new (self) Categories(std::move(categories));
           },
-          "values"_a, nb::kw_only(), "numbers"_a, "missing_code"_a = kNoCode, "na_code"_a = nb::none())
+          "values"_a, nb::kw_only(), "numbers"_a, "missing_code"_a = kNoCode, "na_code"_a = nb::none(),
+          "null_code"_a = nb::none())
       .def_prop_ro("has_rounded", &Categories::has_rounded);
   nb::class_<ArrowTable>(m, "ArrowTable")
       .def(nb::init<const nb::object&>(), "stream"_a)

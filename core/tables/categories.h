@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,7 +70,8 @@ constexpr double kFirstRounded = 9007199254740992.0;  // 2**53: from here on dou
 class Categories {
  public:
   // `missing_code` is what missing values get, where they are a category of their own, and `na_code` what pandas' NA
-  // gets, which some sources tell from NaN.
+  // gets, which some sources tell from NaN. A null of a table is None or NaN: None where that is listed, unless
+  // `set_null_code` says something else.
   Categories(NumbersAre numbers, double missing_code, double na_code)
       : numbers_are_(numbers), missing_code_(missing_code), na_code_(na_code) {}
 
@@ -77,6 +79,7 @@ class Categories {
   void add_text(std::string_view text);
   void add_number(Number number);
   void add_none() { none_code_ = static_cast<double>(n_codes_++); }
+  void set_null_code(double code) { null_code_ = code; }
   // Prepares looking up short texts, once all are added.
   void index_short_texts();
 
@@ -94,6 +97,7 @@ class Categories {
   double none_code() const { return none_code_; }
   double missing_code() const { return missing_code_; }
   double na_code() const { return na_code_; }
+  double null_code() const { return null_code_.value_or(none_code_ == none_code_ ? none_code_ : missing_code_); }
 
   NumbersAre numbers_are() const { return numbers_are_; }
   bool is_code(double number) const;
@@ -131,6 +135,7 @@ class Categories {
   NumbersAre numbers_are_;
   double missing_code_, na_code_;
   double none_code_ = kNoCode;
+  std::optional<double> null_code_;
   std::size_t n_codes_ = 0, n_texts_ = 0, n_numbers_ = 0;
   bool has_rounded_ = false;
   std::string bytes_;           // of all texts

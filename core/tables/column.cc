@@ -125,11 +125,8 @@ bool is_missing(T value) {
   return false;
 }
 
-// Among numbers, a null is NaN unless None is listed. Among texts it is None, and no category unless that is listed.
-double null_code(const Reading& reading, bool of_texts) {
-  const Categories& categories = *reading.categories;
-  const bool is_none = reading.null_is_none && (of_texts || !std::isnan(categories.none_code()));
-  return is_none ? categories.none_code() : categories.missing_code();
+double null_code(const Reading& reading) {
+  return reading.null_may_be_none ? reading.categories->null_code() : reading.categories->missing_code();
 }
 
 template <class Out>
@@ -137,7 +134,7 @@ Trouble read_category_numbers(const Column& column, const Reading& reading, Out*
   const Categories& categories = *reading.categories;
   const bool refused = categories.numbers_are() == NumbersAre::kRefused || !categories.has_numbers();
   const bool refuse_codes = categories.numbers_are() == NumbersAre::kValuesUnlessCodes && !reading.is_dictionary;
-  const double missing = null_code(reading, false);
+  const double missing = null_code(reading);
   Trouble trouble;
   with_values(column, [&](auto get) {
     for (std::size_t row = 0; row < column.n_rows && trouble.problem == Problem::kNone; ++row) {
@@ -234,7 +231,7 @@ std::size_t read_short_views(const Column& column, const Categories& categories,
 template <class Out>
 Trouble read_texts(const Column& column, const Reading& reading, Out* out) {
   const Categories& categories = *reading.categories;
-  const double missing = null_code(reading, true);
+  const double missing = null_code(reading);
   Trouble trouble;
   std::size_t first = 0;
   if (categories.finds_short_texts() && column.n_rows > 0) {
@@ -275,7 +272,7 @@ template <class Out>
 Trouble read_dictionary(const Column& column, Reading reading, Out* out) {
   reading.is_dictionary = true;
   const Column& dictionary = *column.dictionary;
-  const double missing = null_code(reading, dictionary.is_text());
+  const double missing = null_code(reading);
   const bool remember = dictionary.n_rows <= 2 * column.n_rows;
   std::vector<double> known(remember ? dictionary.n_rows : 0, kNotYet);
   Trouble trouble;
@@ -345,7 +342,7 @@ Trouble read_column(const Column& column, const Reading& reading, Out* out) {
   const Column& values = column.dictionary != nullptr ? *column.dictionary : column;
   if (column.kind == ColumnKind::kOther || values.kind == ColumnKind::kOther) return {Problem::kOtherType, {}, 0.0};
   if (values.kind == ColumnKind::kNull) {
-    std::fill_n(out, column.n_rows, static_cast<Out>(categories != nullptr ? null_code(reading, false) : kNoCode));
+    std::fill_n(out, column.n_rows, static_cast<Out>(categories != nullptr ? null_code(reading) : kNoCode));
     return {};
   }
   if (categories == nullptr) {

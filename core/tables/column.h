@@ -75,7 +75,7 @@ struct Trouble {
 
 struct Reading {
   const Categories* categories = nullptr;  // null: the feature is numeric
-  bool null_is_none = false;               // a null is the category None, where there is one, and not only missing
+  bool null_may_be_none = false;           // else a null is NaN, as in columns of pandas
   bool is_dictionary = false;              // the column lists categories, so its numbers are values
 };
 

@@ -122,7 +122,13 @@ def any_at_most(rows: NDArray[Any], limits: NDArray[np.float64], /) -> bool: ...
 
 class Categories:
     def __init__(
-        self, values: list[Any], *, numbers: str, missing_code: float = ..., na_code: float | None = None
+        self,
+        values: list[Any],
+        *,
+        numbers: str,
+        missing_code: float = ...,
+        na_code: float | None = None,
+        null_code: float | None = None,
     ) -> None: ...
     @property
     def has_rounded(self) -> bool: ...

@@ -19,7 +19,7 @@ from scurry.checks import check_choice, check_instance
 from scurry.errors import FormatError, InputError
 from scurry.forest.precisions import Block
 
-NA_UNKNOWN, NA_REFUSED = -1, -2
+NA_UNKNOWN, NA_REFUSED, NULL_REFUSED = -1, -2, -3
 _WHAT = "a front, the transformers that rows pass through first,"
 
 
@@ -51,6 +51,9 @@ class RawRows:
         For features of which the pipeline makes missing values of small numbers, as a logarithm does: the largest one.
     unread : tuple of int
         Features that the pipeline leaves out, and that may hold anything in an array of objects.
+    both_missing : tuple of int
+        Features whose encoder learned NaN and None as different categories. A null, which tables other than those of
+        pandas have for both, is refused there. Elsewhere it is the one that the encoder learned.
 
     Examples
     --------
@@ -72,6 +75,7 @@ class RawRows:
     na_codes: Mapping[int, int] = field(default_factory=dict)
     unread: tuple[int, ...] = ()
     blocks: tuple[Block, ...] = ()
+    both_missing: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.dtype is not None:
@@ -79,7 +83,7 @@ class RawRows:
 
     def check(self, categories: Mapping[int, Any], n_features: int) -> None:
         """Check that the features that are named exist, and have categories or numbers."""
-        named = {*self.missing_codes, *self.known_only, *self.na_codes}
+        named = {*self.missing_codes, *self.known_only, *self.na_codes, *self.both_missing}
         if not named <= set(categories):
             raise InputError(f"raw_rows names feature {min(named - set(categories))}, which has no categories")
         if any(code < 0 for code in self.missing_codes.values()):
@@ -132,6 +136,7 @@ class RawRows:
         stored |= {"na_codes": {str(at): code for at, code in self.na_codes.items()}} if self.na_codes else {}
         stored |= {"unread": list(self.unread)} if self.unread else {}
         stored |= {"blocks": [block.to_json() for block in self.blocks]} if self.blocks else {}
+        stored |= {"both_missing": list(self.both_missing)} if self.both_missing else {}
         limits = {str(feature): limit for feature, limit in self.missing_upto.items()}
         return stored | {"missing_upto": limits} if limits else stored
 
@@ -151,6 +156,7 @@ class RawRows:
                 {int(feature): int(code) for feature, code in stored.get("na_codes", {}).items()},
                 tuple(int(feature) for feature in stored.get("unread", ())),
                 tuple(Block.from_json(block) for block in stored.get("blocks", ())),
+                tuple(int(feature) for feature in stored.get("both_missing", ())),
             )
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise FormatError("raw_rows must have dtype, missing_codes and known_only") from error

@@ -22,7 +22,7 @@ from scurry import _core
 from scurry.checks import check_instance
 from scurry.errors import InputError, require_extra
 from scurry.forest.combinations import Combinations
-from scurry.forest.front import NA_REFUSED, NA_UNKNOWN, RawRows
+from scurry.forest.front import NA_REFUSED, NA_UNKNOWN, NULL_REFUSED, RawRows
 from scurry.forest.precisions import arrow_types, describe_refusal, suggest_types, type_name, with_nulls
 from scurry.forest.structure import ForestFields
 
@@ -125,6 +125,8 @@ class TableReader:
         self._known_only = np.array(self._raw.known_only, np.int64)
         self._rules = self._raw.rules(at for at in range(forest.n_given) if at not in forest.categories)
         self._refuses_na = [feature for feature, code in self._raw.na_codes.items() if code == NA_REFUSED]
+        self._refusals = [(feature, NA_REFUSED, "NA") for feature in self._refuses_na]
+        self._refusals += [(feature, NULL_REFUSED, "null") for feature in self._raw.both_missing]
         self.recipes = [self._recipe(feature) for feature in range(self._n_features)]
         # Only ever replaced as a whole or by single operations of a dict, so that threads need no lock.
         self._orders: dict[tuple[Any, ...], list[int]] = {}
@@ -145,7 +147,7 @@ class TableReader:
         ranks : ByteRanks, optional
             Of the forest: what makes the matrix one of bytes, `ByteRows`, where all columns can be read without Python.
         """
-        if self._refuses_na:  # bytes do not tell pandas' NA from others
+        if self._refusals:  # bytes do not tell these from others
             ranks = None
         pandas = sys.modules.get("pandas")
         if pandas is not None and isinstance(X, pandas.DataFrame):
@@ -168,7 +170,7 @@ class TableReader:
         """Return columns of numbers or objects, one for each feature, as a matrix; with `codes`, numbers are codes."""
         rows = self._empty(len(columns[0]) if columns else 0)
         self._check(_core.read_columns(columns, self.recipes, rows, codes=codes))
-        return self._check_categories(rows)
+        return self._check_categories(rows, lambda feature, row: _is_missing(columns[feature][row]))
 
     def check_types(self, types: Sequence[str], library: str) -> None:
         """Raise if a pipeline computes with columns of these types in another way than this forest.
@@ -191,13 +193,14 @@ class TableReader:
         """Return one value of a feature as the forest compares it."""
         column = np.empty(1, dtype=object)
         column[0] = given
+        self._read_nulls(feature, column)
         cell = np.empty((1, 1), self._input_dtype, order="F")
         failure = _core.read_columns([column], [self.recipes[feature]], cell)
         self._check(None if failure is None else (feature, *failure[1:]))
         if cell[0, 0] == NA_REFUSED and feature in self._refuses_na:
             self._check((feature, "NA", 0))
         if feature in self._raw.known_only and np.isnan(cell[0, 0]):
-            self._check((feature, "unknown", given))
+            self._check((feature, "missing", 0) if _is_missing(given) else (feature, "unknown", given))
         return float(cell[0, 0])
 
     def _empty(self, n_rows: int, ranks: _core.ByteRanks | None = None) -> NDArray[Any]:
@@ -206,7 +209,9 @@ class TableReader:
             return np.empty((n_rows, self._n_features), np.uint8, order="F").view(ByteRows)
         return np.empty((n_rows, self._n_features), self._input_dtype, order="F")
 
-    def _recipe(self, feature: int, *, null_is_na: bool = False) -> _core.Categories | None:
+    def _recipe(
+        self, feature: int, *, null_is_na: bool = False, marks_missing: bool = False
+    ) -> _core.Categories | None:
         values = self._categories.get(feature)
         if values is None:
             return None
@@ -222,8 +227,9 @@ class TableReader:
         try:
             missing = self._raw.missing_codes.get(feature, np.nan)
             na = {None: missing, NA_UNKNOWN: np.nan, NA_REFUSED: NA_REFUSED}[self._raw.na_codes.get(feature)]
-            missing = na if null_is_na else missing
-            return _core.Categories(listed, numbers=numbers, missing_code=missing, na_code=na)
+            missing = NULL_REFUSED if marks_missing else na if null_is_na else missing
+            null = NULL_REFUSED if marks_missing or feature in self._raw.both_missing else None
+            return _core.Categories(listed, numbers=numbers, missing_code=missing, na_code=na, null_code=null)
         except ValueError as error:
             raise InputError(
                 f"the categories of column {self._titles[feature]!r} are neither texts nor numbers (for example "
@@ -266,6 +272,7 @@ class TableReader:
             # Dates, decimals, text in a numeric feature: as Python objects, so that the message can show one.
             feature = failure[0]
             column = _objects(X.to_series(order[feature]) if hasattr(X, "to_series") else X.column(int(order[feature])))
+            self._read_nulls(feature, column)
             failure = _core.read_columns([column], [self.recipes[feature]], rows[:, feature : feature + 1])
             self._check(None if failure is None else (feature, *failure[1:]))
             order[feature] = -1  # done
@@ -274,7 +281,19 @@ class TableReader:
             for feature in np.flatnonzero(np.isnan(rows).any(axis=0)).tolist():
                 types[feature] = types[feature] if feature in self._categories else with_nulls(types[feature])
             self.check_types(types, library)
-        return self._check_categories(rows)
+        return self._check_categories(rows, partial(self._is_null, table))
+
+    def _read_nulls(self, feature: int, column: NDArray[Any]) -> None:
+        """Make NaN of None in a column of objects, where that means a missing value, unless None is a category."""
+        if feature in self._categories and None not in self._categories[feature].tolist():
+            column[[value is None for value in column]] = np.nan
+
+    def _is_null(self, table: _core.ArrowTable, feature: int, row: int) -> bool:
+        """Return whether a cell of a column of categories is null or NaN."""
+        codes = np.empty((table.n_rows, 1), order="F")
+        order = np.array(self._order(table.names)[feature : feature + 1], np.int64)
+        failure = table.read(order, [self._recipe(feature, marks_missing=True)], codes)
+        return failure is None and bool(codes[row, 0] == NULL_REFUSED)
 
     def _read_pandas(self, frame: Any, expected: tuple[str, ...] | None, ranks: _core.ByteRanks | None) -> NDArray[Any]:
         layout, columns = self._layout_of(self._names_of(frame.columns), _arrays_of(frame))
@@ -289,7 +308,9 @@ class TableReader:
         self._check(failure)
         if ranks is not None and self._has_unknown(rows):
             return self._read_pandas(frame, expected, None)  # the message names the row
-        return rows if ranks is not None else self._check_categories(rows)
+        if ranks is not None:
+            return rows
+        return self._check_categories(rows, lambda feature, row: _is_missing(columns[feature][row]))
 
     def _names_of(self, index: Any) -> tuple[Any, ...]:
         """Return the names in an Index of pandas, which rows taken from one frame share."""
@@ -373,16 +394,20 @@ class TableReader:
         """Return whether rows that are bytes hold unknown categories where the encoder of a pipeline refuses them."""
         return any(rows[:, feature].max(initial=0) == _MISSING_BYTE for feature in self._raw.known_only)
 
-    def _check_categories(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Return the rows, after refusing unknown categories where the encoder of a pipeline does."""
-        for feature in self._refuses_na:
-            refused = rows[:, feature] == NA_REFUSED
+    def _check_categories(self, rows: NDArray[Any], is_missing: Callable[[int, int], bool]) -> NDArray[Any]:
+        """Return the rows, after refusing unknown categories where the encoder of a pipeline does.
+
+        ``is_missing(feature, row)`` returns whether a value that has no code is a missing one, for the message.
+        """
+        for feature, code, problem in self._refusals:
+            refused = rows[:, feature] == code
             if refused.any():
-                self._check((feature, "NA", int(refused.argmax())))
+                self._check((feature, problem, int(refused.argmax())))
         if len(self._known_only) and _core.any_missing(rows, self._known_only):
             of_feature = np.isnan(rows[:, self._known_only])
             at = int(of_feature.any(axis=0).argmax())
-            self._check((self._raw.known_only[at], "unknown", int(of_feature[:, at].argmax())))
+            feature, row = self._raw.known_only[at], int(of_feature[:, at].argmax())
+            self._check((feature, "missing" if is_missing(feature, row) else "unknown", row))
         return rows
 
     def _compare(self, expected: Sequence[str], held: Sequence[str]) -> None:
@@ -406,6 +431,7 @@ class TableReader:
         shown = ", ".join(map(repr, values[:5])) + (", …" if len(values) > 5 else "")
         if isinstance(example, float) and example.is_integer():
             example = int(example)
+        learned = "None" if None in values else "NaN" if feature in self._raw.missing_codes else ""
         messages = {
             "code or value": f"holds {example!r}, which is none of its categories {shown}, but may be the code of one. "
             f"In tables categories are given by value; make null what the model does not know. {self._codes_instead}",
@@ -418,6 +444,11 @@ class TableReader:
             f"array, or the list: scurry.from_model(model, categories={{{name!r}: […]}})",
             "unknown": f"has a value that is none of its categories {shown}, in row {example}, and the pipeline's "
             'encoder has handle_unknown="error"; drop such rows, or fit it with handle_unknown="ignore"',
+            "missing": f"has a missing value in row {example}, which the pipeline's encoder refuses: it "
+            + (f"learned {learned} as the missing value, make that of it" if learned else "was trained on none")
+            + '. Fill missing values before training and here, or fit the encoder with handle_unknown="ignore"',
+            "null": f"has a null in row {example}, which may be NaN or None: the pipeline's encoder learned both, as "
+            "different categories. Pass a table of pandas, which tells them apart, or train on one of them",
             "NA": f"holds pandas' NA in row {example}, which the pipeline's own steps refuse: they know missing values "
             "as NaN. Convert the column: .astype(object).where(column.notna(), float('nan'))",
             "not numeric": f"is not numeric (for example {example!r}); encode it as the model was trained",
@@ -494,6 +525,10 @@ def _arrays_of(frame: Any) -> list[Any]:
 
 def _is_categorical(column: Any) -> bool:
     return type(column.dtype).__name__ == "CategoricalDtype"
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
 
 
 def _has_na(dtype: Any) -> bool:

@@ -374,9 +374,9 @@ class Tensor:
 class _Categories:
     """The categories of one feature, looked up by value."""
 
-    def __init__(self, name: str, values: list[Any], missing_code: float, known_only: bool) -> None:
+    def __init__(self, name: str, values: list[Any], missing_code: float, known_only: bool, both_missing: bool) -> None:
         self.name, self.codes = name, {value: float(code) for code, value in enumerate(values)}
-        self._missing_code, self._known_only = missing_code, known_only
+        self._missing_code, self._known_only, self._both_missing = missing_code, known_only, both_missing
         self.is_text = all(isinstance(value, str) for value in values if value is not None)
         if not self.is_text and not all(isinstance(value, int | float) for value in values if value is not None):
             raise InputError(
@@ -399,9 +399,15 @@ class _Categories:
         is_absent = np.isnan(codes)
         is_missing = np.array([value is None or value != value for value in tensor.data], np.bool_)
         codes[is_absent & is_missing] = self._missing_code
+        if self._both_missing and is_missing.any():
+            raise InputError(
+                f"input {self.name!r} has a null in row {int(is_missing.argmax())}, which may be NaN or None: the "
+                "pipeline's encoder learned both, as different categories. Train on one of them"
+            )
         if self._known_only and np.isnan(codes).any():
-            unknown = tensor.data[int(np.isnan(codes).argmax())]
-            raise InputError(f"input {self.name!r} has the unknown category {unknown!r}, which the pipeline refuses")
+            row = int(np.isnan(codes).argmax())
+            what = "a missing value" if is_missing[row] else f"the unknown category {tensor.data[row]!r}"
+            raise InputError(f"input {self.name!r} has {what}, which the pipeline refuses")
         return codes, int((is_absent & ~is_missing).sum())
 
 
@@ -455,6 +461,7 @@ class ServedModel:
                 values.tolist(),
                 raw.missing_codes.get(feature, math.nan),
                 feature in raw.known_only,
+                feature in raw.both_missing,
             )
             for feature, values in forest.categories.items()
             if len(values)

@@ -185,6 +185,11 @@ def _try_example(source: Source, rows: ColumnTypes, types: list[str], dtypes: li
     """Compare what the steps make of some rows in their own types, and in those that are asked for instead."""
     if rows.example is None:
         return
+    if rows.library == "polars":
+        # A null text is None for the steps here and NaN in pandas, whatever the types are.
+        assert rows.names is not None
+        texts = [name for name, kind in zip(rows.names, rows.types, strict=True) if not is_number(kind)]
+        rows = replace(rows, example=rows.example.drop_nulls(texts) if texts else rows.example)
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")

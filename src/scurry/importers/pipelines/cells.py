@@ -76,12 +76,15 @@ class Column:
         For values that are not listed; None if they are refused.
     na_code : int or None
         Of pandas' NA, as `RawRows` has it.
+    tells_none : bool
+        Whether None and NaN are different categories, neither of them unknown.
     """
 
     values: list[Any]
     outputs: NDArray[Any]
     unknown: NDArray[Any] | None
     na_code: int | None = None
+    tells_none: bool = False
 
     @property
     def has_texts(self) -> bool:
@@ -172,7 +175,9 @@ def _probe_columns(traces: Sequence[Trace], probe: Probe, listed: Mapping[int, l
     for at, known in values.items():
         own, last = outputs[: len(known)], missing.get(at)
         own = own if last is None else np.concatenate([own, last[None]])
-        columns[at] = Column(known, own, unknown[at], na_code(at))
+        learned_nan = last is not None and not same(at, last, unknown[at])
+        tells_none = at in is_listed and learned_nan and not same(at, last, none[at])
+        columns[at] = Column(known, own, unknown[at], na_code(at), tells_none)
     return columns
 
 

@@ -149,6 +149,7 @@ class Rewriter:
                 missing_upto={place[at]: limit for at, limit in self._limits.items()},
                 na_codes={place[at]: column.na_code for at, column in columns.items() if column.na_code is not None},
                 unread=self._unread(),
+                both_missing=tuple(place[at] for at, column in columns.items() if column.tells_none),
             ),
         )
 

@@ -114,6 +114,7 @@ def _share_raw_rows(forests: Sequence[Forest], kind: str) -> Sequence[Forest]:
         missing_upto=limits,
         unread=tuple(sorted(set.intersection(*(set(raw.unread) for raw in given)))),
         blocks=blocks,
+        both_missing=tuple(sorted({feature for raw in given for feature in raw.both_missing})),
     )
     return [forest.replace(raw_rows=shared) for forest in forests]
 
