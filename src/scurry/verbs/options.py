@@ -577,7 +577,7 @@ def check_classifier(forest: Forest) -> None:
     """Raise an error unless labels of `forest` can be compared."""
     if not forest.is_classifier:
         raise InputError(
-            "this model is a regressor and has no labels, which early exit promises something about by default; pass "
+            "by default early exit promises something about labels, and this model is a regressor; pass "
             'promise=scurry.promises.Values(max_error), or --promise "values<=…", with a quarter of the model\'s RMSE '
             "as max_error, say. If it ranks rows, pass promise=scurry.promises.TopK(10, 0.01) and groups=, the query "
             "of each row"
