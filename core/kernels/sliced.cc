@@ -61,6 +61,27 @@ void walk_large(const SlicedTree& tree, const SlicedProgram& program, const Rank
 
 constexpr std::size_t kTreesTogether = 8;  // whose leaves are added while the sums of a row stay in registers
 
+// Numbers the leaves of a few trees for each slice of rows, and has them added together.
+template <class Number, class Add>
+void add_together(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
+                  const Number& number, const Add& add) {
+  Slices slices;
+  alignas(64) u8 leaf[kTreesTogether][kSliceRows];
+  for (std::size_t row = 0; row < n; row += kSliceRows) {
+    const std::size_t n_rows = std::min(kSliceRows, n - row);
+    for (std::size_t first = 0; first < trees.size(); first += kTreesTogether) {
+      const std::size_t n_trees = std::min(kTreesTogether, trees.size() - first);
+      for (std::size_t t = 0; t < n_trees; ++t) {
+        find_planes(trees[first + t], program, ranks, row, n_rows / kChunk, slices);
+        for (std::size_t chunk = 0; chunk < n_rows / kChunk; ++chunk) {
+          number(trees[first + t], slices, chunk, leaf[t] + chunk * kChunk);
+        }
+      }
+      add(leaf, first, n_trees, row, n_rows);
+    }
+  }
+}
+
 // kTrees = 0: their number is read at run time.
 template <class Part, std::size_t kParts, std::size_t kTrees>
 inline void add_some_words(const u8 (&leaf)[kTreesTogether][kSliceRows], std::size_t n_trees, std::size_t n,
@@ -92,32 +113,22 @@ void add_words(std::span<const SlicedTree> trees, const SlicedProgram& program, 
   constexpr std::size_t kSixteenBytes = std::min(SCURRY_VECTOR_BYTES, 32);
   using Sixteen [[gnu::vector_size(kSixteenBytes), gnu::may_alias]] = std::uint16_t;
   using Some [[gnu::vector_size(SCURRY_VECTOR_BYTES), gnu::may_alias]] = std::uint16_t;
-  Slices slices;
-  alignas(64) u8 leaf[kTreesTogether][kSliceRows];
-  for (std::size_t row = 0; row < n; row += kSliceRows) {
-    const std::size_t n_rows = std::min(kSliceRows, n - row);
-    for (std::size_t first = 0; first < trees.size(); first += kTreesTogether) {
-      const std::size_t n_trees = std::min(kTreesTogether, trees.size() - first);
-      for (std::size_t t = 0; t < n_trees; ++t) {
-        find_planes(trees[first + t], program, ranks, row, n_rows / kChunk, slices);
-        for (std::size_t chunk = 0; chunk < n_rows / kChunk; ++chunk) {
-          store_leaves<kLargePlanes>(trees[first + t], slices, chunk, leaf[t] + chunk * kChunk);
+  const auto number = [](const SlicedTree& tree, const Slices& slices, std::size_t chunk, u8* leaf) {
+    store_leaves<kLargePlanes>(tree, slices, chunk, leaf);
+  };
+  add_together(trees, program, ranks, n, number, [&](const auto& leaf, std::size_t first, std::size_t n_trees,
+                                                     std::size_t row, std::size_t n_rows) {
+    const u32* of_trees = payloads + first * kLargeNumbers;
+    std::uint16_t* to = sums + row * width;
+    switch (width) {
+      case 8: add_word_parts<Eight, 1>(leaf, n_trees, n_rows, of_trees, table, width, to); break;
+      case 16: add_word_parts<Sixteen, 32 / kSixteenBytes>(leaf, n_trees, n_rows, of_trees, table, width, to); break;
+      default:  // several groups of 32
+        for (std::size_t group = 0; group < width; group += 32) {
+          add_word_parts<Some, 64 / sizeof(Some)>(leaf, n_trees, n_rows, of_trees, table + group, width, to + group);
         }
-      }
-      const u32* of_trees = payloads + first * kLargeNumbers;
-      std::uint16_t* to = sums + row * width;
-      switch (width) {
-        case 8: add_word_parts<Eight, 1>(leaf, n_trees, n_rows, of_trees, table, width, to); break;
-        case 16:
-          add_word_parts<Sixteen, 32 / kSixteenBytes>(leaf, n_trees, n_rows, of_trees, table, width, to);
-          break;
-        default:  // several groups of 32
-          for (std::size_t group = 0; group < width; group += 32) {
-            add_word_parts<Some, 64 / sizeof(Some)>(leaf, n_trees, n_rows, of_trees, table + group, width, to + group);
-          }
-      }
     }
-  }
+  });
 }
 
 #if defined(__AVX512F__)
@@ -200,34 +211,24 @@ void add_trees(std::span<const SlicedTree> trees, const SlicedProgram& program, 
 
 constexpr bool kLeavesAreWords = false;
 
-// Adds kTogether trees at a time, so that sums stay in registers for as many additions.
 template <class Real>
 void add_trees(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
                const Real* values, Real* sums) {
-  constexpr std::size_t kTogether = 8;
-  Slices slices;
-  alignas(64) u8 leaf[kTogether][kSliceRows];
-  for (std::size_t row = 0; row < n; row += kSliceRows) {
-    const std::size_t n_rows = std::min(kSliceRows, n - row);
-    for (std::size_t first = 0; first < trees.size(); first += kTogether) {
-      const std::size_t n_trees = std::min(kTogether, trees.size() - first);
-      for (std::size_t t = 0; t < n_trees; ++t) {
-        find_planes(trees[first + t], program, ranks, row, n_rows / kChunk, slices);
-        for (std::size_t chunk = 0; chunk < n_rows / kChunk; ++chunk) {
-          number_leaves(trees[first + t], slices, chunk, leaf[t] + chunk * kChunk);
-        }
+  const auto number = [](const SlicedTree& tree, const Slices& slices, std::size_t chunk, u8* leaf) {
+    number_leaves(tree, slices, chunk, leaf);
+  };
+  add_together(trees, program, ranks, n, number, [&](const auto& leaf, std::size_t first, std::size_t n_trees,
+                                                     std::size_t row, std::size_t n_rows) {
+    const Real* of_tree = values + first * kMaxSlicedLeaves;
+    const auto add = [&](std::size_t n_together) {
+      for (std::size_t i = 0; i < n_rows; ++i) {
+        Real total = sums[row + i];
+        for (std::size_t t = 0; t < n_together; ++t) total += of_tree[t * kMaxSlicedLeaves + leaf[t][i]];
+        sums[row + i] = total;
       }
-      const auto add = [&](std::size_t n_together) {
-        const Real* of_tree = values + first * kMaxSlicedLeaves;
-        for (std::size_t i = 0; i < n_rows; ++i) {
-          Real total = sums[row + i];
-          for (std::size_t t = 0; t < n_together; ++t) total += of_tree[t * kMaxSlicedLeaves + leaf[t][i]];
-          sums[row + i] = total;
-        }
-      };
-      n_trees == kTogether ? add(kTogether) : add(n_trees);
-    }
-  }
+    };
+    n_trees == kTreesTogether ? add(kTreesTogether) : add(n_trees);
+  });
 }
 
 #endif
