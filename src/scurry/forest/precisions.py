@@ -294,6 +294,6 @@ def describe_refusal(blocks: Sequence[Block], types: Sequence[str], titles: Sequ
     return (
         f"{what}, with which the pipeline computes in another precision ({found}) than with the rows that this forest "
         f"was made for ({accepted}). Convert them, also for a plan from a file: {how}. That may change the pipeline's "
-        "own answers to rows near its thresholds; where it must not, make the forest or the plan again from the pipeline "
-        "and rows of these types: scurry.from_model(pipeline, rows=X), scurry.early_exit(pipeline, X, …)"
+        "own answers to rows near its thresholds; where it must not, make the forest or the plan again from the "
+        "pipeline and rows of these types: scurry.from_model(pipeline, rows=X), scurry.early_exit(pipeline, X, …)"
     )

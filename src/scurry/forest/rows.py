@@ -24,11 +24,7 @@ from scurry.forest.tables import ByteRows, CodedRows, look_like_numbers, reader_
 ANSWERS = ("label", "probabilities")
 _LOSSLESS_KINDS = "biufUSO"  # of numpy's types, those whose values Python's own objects hold
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
-_NULL_TEXTS = frozenset(
-    {"", "#N/A N/A"}
-    | set("#N/A #NA -1.#IND -1.#QNAN -NaN -nan 1.#IND 1.#QNAN <NA> N/A NA NULL NaN".split())
-    | set("None n/a nan null".split())
-)
+_PANDAS_NULLS = "#N/A N/A,#N/A,#NA,-1.#IND,-1.#QNAN,-NaN,-nan,1.#IND,1.#QNAN,<NA>,N/A,NA,NULL,NaN,None,n/a,nan,null,"
 _FEW_ROWS = 64  # of a table: numbers are as fast
 _CELLS_AT_ONCE = 2**22  # of a sparse matrix made dense: at most 32 MB
 
@@ -138,7 +134,9 @@ def null_texts(forest: ForestFields) -> frozenset[str]:
     """Return what stands for a missing value in a CSV file: what pandas reads as one, unless the model knows it."""
     lists = [] if isinstance(forest.front, Front) else [*forest.categories.values()]
     lists += [] if forest.classes is None else [forest.classes]
-    return _NULL_TEXTS - {value for values in lists for value in values.tolist() if isinstance(value, str)}
+    return frozenset(_PANDAS_NULLS.split(",")) - {
+        value for values in lists for value in values.tolist() if isinstance(value, str)
+    }
 
 
 def _column_names(forest: ForestFields) -> Sequence[str]:
