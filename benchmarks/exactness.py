@@ -150,7 +150,8 @@ def run(kinds: Sequence[str], options: argparse.Namespace) -> bool:
     n_seeds = options.models or 4 * -(-options.rows // options.rows_per_model)
     first = {kind: found[kind].get("last seed", options.seed - 1) + 1 for kind in kinds}
     jobs = [(kind, first[kind] + at) for at in range(n_seeds) for kind in kinds]
-    _rows_of[:] = [found.get(kind, {}).get("rows", 0) for kind in KINDS]
+    for at, kind in enumerate(KINDS):
+        _rows_of[at] = found.get(kind, {}).get("rows", 0)
     result: Found = {
         "title": "Labels on hostile rows",
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
