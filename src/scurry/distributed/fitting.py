@@ -51,7 +51,7 @@ from scurry.checks import Progress, check_count
 from scurry.costs import ErrorCosts, FeatureCosts
 from scurry.distributed.cluster import connect, gather, get_or_make, share, submit
 from scurry.errors import InputError
-from scurry.forest import Forest, as_rows, columns_read, float_columns, text_columns
+from scurry.forest import Forest, as_rows, columns_read, float_columns, null_texts, text_columns
 from scurry.importers import from_model
 from scurry.orders.curves import measure_curve
 from scurry.orders.ordering_set import OrderingSet
@@ -132,6 +132,7 @@ class Partition:
             columns=choose_columns,
             float_columns=floats,
             text_columns=text_columns(forest) - {self.label},
+            null_texts=null_texts(forest),
         )
 
 

@@ -289,10 +289,11 @@ def describe_refusal(blocks: Sequence[Block], types: Sequence[str], titles: Sequ
         what, dtype = f"X holds {types[0]}", float_type_of_arrays(blocks)
         how = f"X.astype({dtype!r})" if dtype != "mixed" else f"pandas.DataFrame(X, columns=[…]){how[1:]}"
     elif library != "pandas":
-        how = ", ".join(f"{titles[at]!r} to {name}" for at, name in changes.items())
+        how = ", ".join(f"{titles[at]!r} to {name}" for at, name in changes.items()) + f", as X.to_pandas(){how[1:]}"
     found, accepted = block.precision([types[at] for at in block.columns]), " or ".join(block.accepts)
     return (
         f"{what}, with which the pipeline computes in another precision ({found}) than with the rows that this forest "
-        f"was made for ({accepted}). Import it for your rows, scurry.from_model(pipeline, rows=X), or convert them, "
-        f"which may change the pipeline's own answers: {how}"
+        f"was made for ({accepted}). Convert them, also for a plan from a file: {how}. That may change the pipeline's "
+        "own answers to rows near its thresholds; where it must not, make the forest or the plan again from the "
+        "pipeline and rows of these types: scurry.from_model(pipeline, rows=X), scurry.early_exit(pipeline, X, …)"
     )
