@@ -22,8 +22,9 @@ constexpr std::size_t kLeafBytes = 4 * 1024 * 1024, kMaxRows = 4096, kLargeTree 
 // them down a few trees.
 constexpr std::size_t kWorthRemoving = 16;
 // In sliced trees a row is moved in the time of this many trees. If half of the rows have stopped, half of the gaps are
-// filled by rows from the end, and the others are at the end.
-constexpr std::size_t kTreesOfMove = 8;
+// filled by rows from the end, and the others are at the end. Where all rows are moved at once (AliveRows::compresses),
+// each takes about as long as a tree, and a test as long as two.
+constexpr std::size_t kTreesOfMove = 8, kTreesOfTest = 2;
 
 // Lanes as the kernels add them: 1, 2, 4, 8 or a multiple of 16.
 std::size_t padded_width(std::size_t n_lanes) {
@@ -174,7 +175,7 @@ Leaves SentinelExit::make_leaves(const ForestView& forest, std::span<const std::
 }
 
 std::size_t SentinelExit::rows_at_once() const {
-  if (sliced_lanes_) return 4 * kMaxRows;
+  if (sliced_lanes_) return 8 * kMaxRows;
   // Slicing (sliced.h) wants many too: hundreds of rows take as long as one.
   const bool is_large = walker_.bytes() / plan_.size() >= kLargeTree;
   const std::size_t factor = is_large ? 8 : walker_.has_ranks() ? 4 : 1;
@@ -298,7 +299,10 @@ void SentinelExit::run_sliced(const RowsView& rows, std::size_t first, std::size
     poll_interrupt_now_and_then();
     const Step& step = steps_[j];
     alive.width = step.starts ? 0 : step.n_lanes;
-    if ((alive.n - n_removed) * kTreesOfMove < alive.n * step.n_trees) remove();
+    const std::size_t n_left = alive.n - n_removed;
+    const bool pays = alive.compresses() ? n_removed * (step.n_trees + kTreesOfTest) > alive.n
+                                         : n_left * kTreesOfMove < alive.n * step.n_trees;
+    if (pays) remove();
     scratch.block.n = round_up(alive.n, kChunk);
     for (std::size_t lane = 0; step.starts && lane < step.n_lanes; ++lane) {
       std::fill_n(alive.sums + lane * alive.sum_apart, scratch.block.n, 0);
