@@ -112,6 +112,12 @@ struct LaneTest {
   const double* limits;
 };
 
+constexpr std::size_t kMostRanked = 64;
+
+struct Neighbours {
+  std::int32_t kth, next;
+};
+
 struct SumKernels {
   // scores[row] += table[payload[row]]
   void (*add_doubles)(const double* table, const std::uint32_t* payload, std::size_t n, double* scores);
@@ -160,6 +166,8 @@ struct SumKernels {
   // rounded up to a multiple of kChunk.
   void (*test_lanes)(const LaneTest& test, const std::int32_t* sums, std::size_t width, std::size_t n,
                      std::uint64_t* exits);
+  // The k-th largest of n numbers, more than k and no more than kMostRanked, and the next.
+  Neighbours (*select)(const std::int32_t* numbers, std::size_t n, std::size_t k);
 };
 
 // Whether a row's rank in a column is at least this.

@@ -11,31 +11,12 @@
 namespace scurry {
 namespace {
 
-// The k-th largest of some numbers, more than k, and the one after it. The numbers may change their places.
-struct Neighbours {
-  std::int32_t kth, next;
-};
-
+// The k-th largest of some numbers, more than k, and the next. The numbers may change their places.
 Neighbours select(std::span<std::int32_t> numbers, std::size_t k) {
-  constexpr std::size_t kFew = 16;
-  // From the end that is nearer; ~ turns the order round.
-  const bool from_below = numbers.size() - k < k;
-  const std::size_t n_kept = (from_below ? numbers.size() - k : k) + 1;
-  if (n_kept > kFew) {
-    const auto kth = numbers.begin() + static_cast<std::ptrdiff_t>(k) - 1;
-    std::nth_element(numbers.begin(), kth, numbers.end(), std::greater<>());
-    return {*kth, *std::max_element(kth + 1, numbers.end())};
-  }
-  std::int32_t kept[kFew];  // the largest so far, falling
-  std::size_t n = 0;
-  for (const std::int32_t number : numbers) {
-    const std::int32_t x = from_below ? ~number : number;
-    if (n == n_kept && x <= kept[n - 1]) continue;
-    std::size_t at = n < n_kept ? n++ : n - 1;
-    for (; at > 0 && kept[at - 1] < x; --at) kept[at] = kept[at - 1];
-    kept[at] = x;
-  }
-  return from_below ? Neighbours{~kept[n - 1], ~kept[n - 2]} : Neighbours{kept[n - 2], kept[n - 1]};
+  if (numbers.size() <= kMostRanked) return kernels().sums.select(numbers.data(), numbers.size(), k);
+  const auto kth = numbers.begin() + static_cast<std::ptrdiff_t>(k) - 1;
+  std::nth_element(numbers.begin(), kth, numbers.end(), std::greater<>());
+  return {*kth, *std::max_element(kth + 1, numbers.end())};
 }
 
 }  // namespace
