@@ -228,7 +228,7 @@ class FileSample(Sample):
         both[self.chosen] = chosen
         return replace(self, chosen=both)
 
-    def mapped(self, function: Callable[[Any], Any]) -> FileSample:
+    def map(self, function: Callable[[Any], Any]) -> FileSample:
         """Return a sample of what `function` makes of the rows; workers call it whenever they read rows."""
         return replace(self, functions=(*self.functions, function))
 
@@ -246,9 +246,9 @@ class FileSample(Sample):
     def each(self, number: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
         """Return one number for each row, in order, after one round over the files."""
         # However many rows there are: a number takes less memory than a row.
-        return replace(self, limit=self.n_rows).mapped(number).gathered()
+        return replace(self, limit=self.n_rows).map(number).gather()
 
-    def gathered(self) -> NDArray[Any]:
+    def gather(self) -> NDArray[Any]:
         """Return all rows in memory, in order."""
         if self.n_rows > self.max_gathered:
             raise InputError(

@@ -146,7 +146,7 @@ def _alone(types: Sequence[str]) -> str:
     return found.pop() if len(found) == 1 else _own(types)
 
 
-def _joined(types: Sequence[str]) -> str:
+def _join(types: Sequence[str]) -> str:
     common = _common(types)
     if common is None:
         return "float64" if all(_is_nullable(name) or name in _NUMBERS for name in types) else _own(types)
@@ -155,7 +155,7 @@ def _joined(types: Sequence[str]) -> str:
 
 def _exactly(types: Sequence[str]) -> str:
     common = _common(types)
-    return _joined(types) if common is None or "bool" in types else common.name
+    return _join(types) if common is None or "bool" in types else common.name
 
 
 def _integers(types: Sequence[str]) -> str:
@@ -166,7 +166,7 @@ def _integers(types: Sequence[str]) -> str:
     return "floats" if any(name.startswith("float") for name in types) else "integers"
 
 
-_PRECISION = {"together": _together, "alone": _alone, "joined": _joined, "exactly": _exactly, "integers": _integers}
+_PRECISION = {"together": _together, "alone": _alone, "joined": _join, "exactly": _exactly, "integers": _integers}
 _NUMBERS = frozenset([*_OF_ARROW.values(), np.dtype(np.longdouble).name])
 
 
