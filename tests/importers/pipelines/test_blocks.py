@@ -4,8 +4,13 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import polars
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn.compose import make_column_transformer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 
 import scurry
 from scurry.errors import InputError
@@ -63,3 +68,16 @@ def check(case, forest, table, must_take):
         return
     assert not must_take, refusal
     assert "with which the pipeline computes in another precision" in refusal
+
+
+def test_booleans_next_to_float32_are_folded():
+    """A step that passes both on makes objects of them, and so other numbers before the trees round them."""
+    rng = np.random.default_rng(0)
+    flags, numbers = rng.random(300) < 0.5, rng.normal(size=300)
+    frame = pd.DataFrame({"x": numbers, "flag": flags, "small": rng.normal(size=300).astype("float32")})
+    columns = make_column_transformer((StandardScaler(), ["x"]), ("passthrough", ["flag", "small"]))
+    pipeline = make_pipeline(columns, DecisionTreeClassifier(random_state=0)).fit(frame, flags ^ (numbers > 0))
+    forest = scurry.from_model(pipeline, rows=frame)
+    assert forest.front is None
+    for table in (frame, polars.from_pandas(frame)):
+        np.testing.assert_array_equal(forest.predict(table), pipeline.predict(frame))
