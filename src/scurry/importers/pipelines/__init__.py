@@ -193,7 +193,7 @@ def _try_example(source: Source, rows: ColumnTypes, types: list[str], dtypes: li
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            # Steps make objects of booleans next to float32, and so numbers of another precision, which the trees round.
+            # Steps make objects of booleans next to float32, and so numbers of another precision; the trees round them.
             expected, given = (
                 source.rows(table).astype(source.forest.input_dtype)
                 for table in (rows.example, _convert(rows, source.names, types, dtypes))
