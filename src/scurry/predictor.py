@@ -710,7 +710,7 @@ def read_forest(model: Any, X: Any) -> Forest:
             "model is a Predictor, which a verb made already; pass its forest, predictor.forest, for a new plan of it",
             argument="model",
         )
-    return import_for(model, X)
+    return model if isinstance(model, Forest) else import_for(model, X)
 
 
 def _renew_locks() -> None:

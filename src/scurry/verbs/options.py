@@ -511,7 +511,7 @@ class Calibration:
         chosen[np.linspace(0, n_rows - 1, min(n_rows, _MAX_SUMMARISED, self.sample.max_gathered)).astype(np.intp)] = (
             True
         )
-        return RowSummary.of(self.sample.where(chosen).gathered())
+        return RowSummary.of(self.sample.where(chosen).gather())
 
     @property
     def second_class(self) -> Any:
