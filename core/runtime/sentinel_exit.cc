@@ -47,6 +47,13 @@ struct SentinelExit::Buffers {
   std::vector<std::size_t> epoch_of_tree;    // [tree of the plan]
   std::vector<std::uint32_t> places;         // [epoch][room]: where the row with this id stood
   std::vector<std::uint32_t> leaves_of_row;  // [tree of the plan]
+  // Of sliced trees: the numbers of leaves, lot by lot of trees, [tree][apart].
+  struct Lot {
+    std::size_t first, n_trees, apart;
+  };
+  AlignedVector<std::uint8_t> numbers;
+  std::vector<Lot> lots;
+  std::vector<const std::uint8_t*> numbers_of_tree;  // [tree of the plan]
   std::size_t room, n_epochs, n_leaves, apart;  // apart: of one tree's leaves and the next one's
 
   static Buffers& of_this_thread() {
@@ -83,6 +90,21 @@ struct SentinelExit::Buffers {
       epoch_of_tree[tree] = n_epochs - 1;
     }
     if (leaves.size() < n_leaves) leaves.resize(std::max(n_leaves, leaves.size() + leaves.size() / 2));
+  }
+
+  // Makes space for the numbers of n rows in the next trees, in whole chunks.
+  const Lot& add_lot(std::size_t n_trees, std::size_t n) {
+    const std::size_t first = lots.empty() ? 0 : lots.back().first + lots.back().n_trees * lots.back().apart;
+    lots.push_back({first, n_trees, round_up(n, kChunk)});
+    const std::size_t end = first + n_trees * lots.back().apart + kChunk;
+    if (numbers.size() < end) numbers.resize(std::max(end, numbers.size() + numbers.size() / 2));
+    numbers_of_tree.clear();
+    for (const Lot& lot : lots) {
+      for (std::size_t tree = 0; tree < lot.n_trees; ++tree) {
+        numbers_of_tree.push_back(numbers.data() + lot.first + tree * lot.apart);
+      }
+    }
+    return lots.back();
   }
 
   std::uint32_t* leaves_of(std::size_t tree) { return leaves.data() + first_of_tree[tree]; }
@@ -296,8 +318,13 @@ void SentinelExit::run_sliced(const RowsView& rows, std::size_t first, std::size
                   .sums = buffers.sums.data(),
                   .exits = buffers.removed.data(),
                   .n = n};
+  buffers.lots.clear();
   std::size_t n_removed = 0;  // rows that have stopped and are still in the block
   const auto remove = [&] {
+    for (const Buffers::Lot& lot : buffers.lots) {
+      if (n_removed == 0) break;
+      kernels().compress.bytes(buffers.numbers.data() + lot.first, lot.n_trees, lot.apart, alive.exits, alive.n);
+    }
     if (n_removed > 0) alive.remove(std::exchange(n_removed, 0));
     std::fill(buffers.removed.begin(), buffers.removed.end(), 0u);
   };
@@ -313,7 +340,15 @@ void SentinelExit::run_sliced(const RowsView& rows, std::size_t first, std::size
     for (std::size_t lane = 0; step.starts && lane < step.n_lanes; ++lane) {
       std::fill_n(alive.sums + lane * alive.sum_apart, scratch.block.n, 0);
     }
-    sliced_lanes_->add(j, *walker_.sliced(), scratch.block, alive.sums, alive.sum_apart);
+    const std::uint8_t* const* numbers = nullptr;
+    if (keeps_numbers_) {
+      const std::size_t n_before = j == 0 ? 0 : sentinels_[j - 1].n_trees;
+      const Buffers::Lot& lot = buffers.add_lot(sentinels_[j].n_trees - n_before, scratch.block.n);
+      kernels().sliced_lanes.number({sliced_plan_.data() + n_before, lot.n_trees}, walker_.sliced()->program(),
+                                    scratch.block.ranks, scratch.block.n, buffers.numbers.data() + lot.first, lot.apart);
+      numbers = buffers.numbers_of_tree.data() + step.first_tree;
+    }
+    sliced_lanes_->add(j, *walker_.sliced(), scratch.block, alive.sums, alive.sum_apart, numbers);
     n_removed += stop_rows(j, step.lane, alive, first, test, buffers, outcome);
   }
   alive.width = 0;
@@ -464,7 +499,13 @@ void SentinelExit::complete_block(const Block& block, const AliveRows& alive, st
                                   const SentinelOutcome& outcome) const {
   thread_local AlignedVector<Real> sums;
   values_.start(block.n, sums);
-  sliced_sums_->add(*walker_.sliced(), block, sums.data());
+  const std::vector<const std::uint8_t*>& known = Buffers::of_this_thread().numbers_of_tree;
+  thread_local std::vector<const std::uint8_t*> numbers;  // [tree of the model]
+  numbers.clear();
+  for (std::size_t tree = 0; keeps_numbers_ && tree < plan_.size(); ++tree) {
+    numbers.push_back(place_of_tree_[tree] < known.size() ? known[place_of_tree_[tree]] : nullptr);
+  }
+  sliced_sums_->add(*walker_.sliced(), block, sums.data(), numbers);
   for (std::size_t at = 0; at < alive.n; ++at) {
     record_own(sums.data() + at, values_.output_spacing(block.n), first + alive.ids[at], outcome);
   }

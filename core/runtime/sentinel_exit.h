@@ -164,6 +164,10 @@ class SentinelExit {
   // If trees are sliced and 16 bits are enough for lanes: what leaves add, a part for each step, and the model's own
   // sums.
   std::vector<Step> steps_;
+  // Whether the numbers of the leaves that rows reach are kept, so that later phases and the model's own sums need not
+  // find them again; and the trees in plan order.
+  bool keeps_numbers_ = false;
+  std::vector<SlicedTree> sliced_plan_;
   std::optional<SlicedLanes> sliced_lanes_;
   std::optional<SlicedSums> sliced_sums_;
 };

@@ -12,6 +12,10 @@ void SentinelExit::slice_lanes() {
   sliced_sums_ = SlicedSums::make(
       *walker_.sliced(), walker_.trees(), values_,
       [&, &at = place_of_tree_](auto tree, auto payload) { return values_of(at[tree])[leaf_of(at[tree], payload)]; });
+  constexpr std::size_t kFewTrees = 16;
+  keeps_numbers_ = kernels().sliced_lanes.number != nullptr && kernels().compress.bytes != nullptr &&
+                   !sentinels_.empty() && sentinels_[0].n_trees <= kFewTrees;
+  for (const Tree& tree : plan_) sliced_plan_.push_back(walker_.sliced()->trees()[tree.index]);
   steps_ = plan_steps();
   SlicedLanes sliced;
   std::vector<std::size_t> lanes;
@@ -47,7 +51,8 @@ std::vector<std::size_t> SentinelExit::lanes_of(std::size_t first, std::size_t l
 // second sentinel. Which phases there are changes no sum.
 std::vector<SentinelExit::Step> SentinelExit::plan_steps() const {
   // Measured, in time: to find the leaves of a tree; to add one to a lane; to begin and end a lane.
-  constexpr double kFind = 0.4, kAdd = 0.035, kLane = 0.15, kStay = 0.8;
+  static const char* E = std::getenv("W_ADD"); const double kAdd = E ? atof(E) : 0.035;
+  constexpr double kFind = 0.4, kLane = 0.15, kStay = 0.8;
   const std::size_t n = sentinels_.size();
   const auto step_of = [&](std::size_t j, std::size_t first, std::size_t last) {
     const bool starts = j == first;
@@ -67,7 +72,9 @@ std::vector<SentinelExit::Step> SentinelExit::plan_steps() const {
       for (std::size_t j = first; j <= last; ++j) {
         const Step step = step_of(j, first, last);
         const auto n_trees = static_cast<double>(step.n_trees), n_lanes = static_cast<double>(step.n_lanes);
-        time += std::pow(kStay, j) * (n_trees * (kFind + kAdd * n_lanes) + kLane * n_lanes);
+        const std::size_t n_before = j == 0 ? 0 : sentinels_[j - 1].n_trees;
+        const auto n_found = keeps_numbers_ ? static_cast<double>(sentinels_[j].n_trees - n_before) : n_trees;
+        time += std::pow(kStay, j) * (n_found * kFind + n_trees * kAdd * n_lanes + kLane * n_lanes);
       }
       if (time < least[first]) {
         least[first] = time;
