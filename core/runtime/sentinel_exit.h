@@ -92,8 +92,7 @@ class SentinelExit {
   template <class Test>
   void run_block(const RowsView& rows, std::size_t first, std::size_t n, std::size_t few, const Test& test,
                  const SentinelOutcome& outcome) const;
-  // The same if lanes are sliced: rows that stop nowhere are evaluated again, for as long as gathering what their leaves
-  // were would take.
+  // The same if lanes are sliced: rows that stop nowhere are evaluated again, from the leaves that are known on.
   template <class Test>
   void run_sliced(const RowsView& rows, std::size_t first, std::size_t n, const Test& test,
                   const SentinelOutcome& outcome) const;

@@ -12,9 +12,12 @@ void SentinelExit::slice_lanes() {
   sliced_sums_ = SlicedSums::make(
       *walker_.sliced(), walker_.trees(), values_,
       [&, &at = place_of_tree_](auto tree, auto payload) { return values_of(at[tree])[leaf_of(at[tree], payload)]; });
+  // Numbers are moved as often as rows are, so that keeping them pays where many rows stop after few trees. Where
+  // sentinels go on nearly to the last tree, hardly a row is left that the model itself has to answer.
   constexpr std::size_t kFewTrees = 16;
   keeps_numbers_ = kernels().sliced_lanes.number != nullptr && kernels().compress.bytes != nullptr &&
-                   !sentinels_.empty() && sentinels_[0].n_trees <= kFewTrees;
+                   !sentinels_.empty() && sentinels_[0].n_trees <= kFewTrees &&
+                   5 * sentinels_.back().n_trees <= 4 * plan_.size();
   for (const Tree& tree : plan_) sliced_plan_.push_back(walker_.sliced()->trees()[tree.index]);
   steps_ = plan_steps();
   SlicedLanes sliced;
@@ -51,8 +54,7 @@ std::vector<std::size_t> SentinelExit::lanes_of(std::size_t first, std::size_t l
 // second sentinel. Which phases there are changes no sum.
 std::vector<SentinelExit::Step> SentinelExit::plan_steps() const {
   // Measured, in time: to find the leaves of a tree; to add one to a lane; to begin and end a lane.
-  static const char* E = std::getenv("W_ADD"); const double kAdd = E ? atof(E) : 0.035;
-  constexpr double kFind = 0.4, kLane = 0.15, kStay = 0.8;
+  constexpr double kFind = 0.4, kAdd = 0.035, kLane = 0.15, kStay = 0.8;
   const std::size_t n = sentinels_.size();
   const auto step_of = [&](std::size_t j, std::size_t first, std::size_t last) {
     const bool starts = j == first;
