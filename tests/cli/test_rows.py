@@ -195,10 +195,10 @@ def test_serve_passes_every_option_on(run, folder, fast, monkeypatch):
     state = folder / "new.scurry-watch"
     run("serve", folder / "fast.scurry", "--watch", state, "--share", 0.5)
     assert asked.pop()[1]["watch_path"] == state
-    other = folder / "loans (2024) v1.2.scurry"
+    other = folder / "loan (2) v1.scurry"
     fast.save(other)
-    assert run("serve", other).endswith("/v2/models/loans-2024-v1.2\n")
-    assert asked.pop()[1]["name"] == "loans-2024-v1.2"  # letters that URLs do not take are left out
+    assert run("serve", other).endswith("/v2/models/loan-2-v1\n")
+    assert asked.pop()[1]["name"] == "loan-2-v1"  # letters that URLs do not take are left out
 
 
 def test_serve_names_the_option_that_is_wrong(fail, folder, fast):
