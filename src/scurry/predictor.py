@@ -590,7 +590,7 @@ class Predictor:
         else:
             full = Predictor.full(read_forest(model, X))
         rows, certificate = as_rows(self.forest, X), self.plan.certificate
-        if certificate.rows is not None and certificate.rows.is_of(rows):
+        if certificate is not None and certificate.rows is not None and certificate.rows.is_of(rows):
             warn(
                 "these are the rows that the promise was calibrated on: they chose the rule, which breaks it more "
                 "rarely on them than on others. Audit rows that came later"
