@@ -14,6 +14,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
 import scurry
-from report import RESULTS
+from report import RESULTS, commit, machine
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.strategies import adversarial_rows
@@ -217,6 +218,7 @@ def measure_isolation(n_rounds: int) -> None:
             }
         )
         print(result["isolation timing"][-1])
+    result |= {"date": datetime.now(UTC).strftime("%Y-%m-%d"), "commit": commit(), "machine": machine()}
     conditions = "20,000 float32 rows, one thread, taking turns, least CPU time of the rounds"
     result["conditions"] = f"{conditions}; each is called once before it is timed"
     RESULT.write_text(json.dumps(result, indent=1) + "\n")

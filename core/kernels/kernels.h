@@ -112,6 +112,12 @@ struct LaneTest {
   const double* limits;
 };
 
+constexpr std::size_t kMostRanked = 64;
+
+struct Neighbours {
+  std::int32_t kth, next;
+};
+
 struct SumKernels {
   // scores[row] += table[payload[row]]
   void (*add_doubles)(const double* table, const std::uint32_t* payload, std::size_t n, double* scores);
@@ -160,6 +166,8 @@ struct SumKernels {
   // rounded up to a multiple of kChunk.
   void (*test_lanes)(const LaneTest& test, const std::int32_t* sums, std::size_t width, std::size_t n,
                      std::uint64_t* exits);
+  // The k-th largest of n numbers, more than k and no more than kMostRanked, and the next.
+  Neighbours (*select)(const std::int32_t* numbers, std::size_t n, std::size_t k);
 };
 
 // Whether a row's rank in a column is at least this.
@@ -335,6 +343,15 @@ struct SlicedLaneKernels {
   bool by_leaf;  // the second layout
 };
 
+struct CompressKernels {
+  // Moves the first n rows without a bit in `removed` to the front of each column, in their order. Columns are `apart`
+  // entries apart, with space for whole chunks of rows. Null where no instruction does this.
+  void (*bytes)(std::uint8_t* column, std::size_t n_columns, std::size_t apart, const std::uint64_t* removed,
+                std::size_t n);
+  void (*words)(std::uint32_t* column, std::size_t n_columns, std::size_t apart, const std::uint64_t* removed,
+                std::size_t n);
+};
+
 // The next tree step of every tree, for rows of several classes (orders/rivals.h).
 struct RivalSteps {
   const std::uint32_t* own;  // [row] the class of the row
@@ -419,6 +436,7 @@ struct Kernels {
   const SymmetricKernels& symmetric;
   const SlicedKernels& sliced;
   const SlicedLaneKernels& sliced_lanes;
+  const CompressKernels& compress;
   std::uint32_t max_register_stride;  // narrow trees need no by-column copy of rows whose stride is at most this
   std::uint32_t tops_stride;          // of rows that have the top levels of several narrow trees tested together; 0: none
   bool tests_by_column;               // the top levels of trees are tested on by-column copies of rows

@@ -243,10 +243,9 @@ constexpr std::size_t kRankingOfTop = 2, kRankingOfLarge = 12;  // rows are rank
 
 // Follows the paths of many trees at once, through the outcomes of their tests. These are long in memory when they are
 // read: a register cannot be loaded from stores that are still under way.
-template <bool kFewColumns>
-void walk_row_in(std::span<const RowTests> trees, const u8* ranks, const u32* payloads, u32* payload) {
+template <class Row>
+void walk_row_in(std::span<const RowTests> trees, const Row& row, const u32* payloads, u32* payload) {
   constexpr std::size_t kTogether = 64, kVectors = kTogether * sizeof(u64) / sizeof(Bits);
-  const RowInRegisters<kFewColumns> row(ranks);
   alignas(64) u64 outcomes[kTogether] = {}, leaf[kTogether];
   for (std::size_t first = 0; first < trees.size(); first += kTogether) {
     const std::size_t n = std::min(kTogether, trees.size() - first);
@@ -261,12 +260,11 @@ void walk_row_in(std::span<const RowTests> trees, const u8* ranks, const u32* pa
   }
 }
 
-constexpr std::size_t kMostRowRanks = RowInRegisters<false>::kMaxColumns;
+constexpr std::size_t kMostRowRanks = kMaxRowRanks;
 
 void walk_row(std::span<const RowTests> trees, const u8* ranks, std::size_t n_columns, const u32* payloads,
               u32* payload) {
-  n_columns <= RowInRegisters<true>::kMaxColumns ? walk_row_in<true>(trees, ranks, payloads, payload)
-                                                 : walk_row_in<false>(trees, ranks, payloads, payload);
+  with_ranks(ranks, n_columns, [&](const auto& row) { walk_row_in(trees, row, payloads, payload); });
 }
 
 #else

@@ -22,8 +22,9 @@ constexpr std::size_t kLeafBytes = 4 * 1024 * 1024, kMaxRows = 4096, kLargeTree 
 // them down a few trees.
 constexpr std::size_t kWorthRemoving = 16;
 // In sliced trees a row is moved in the time of this many trees. If half of the rows have stopped, half of the gaps are
-// filled by rows from the end, and the others are at the end.
-constexpr std::size_t kTreesOfMove = 8;
+// filled by rows from the end, and the others are at the end. Where all rows are moved at once (AliveRows::compresses),
+// each takes about as long as a tree, and a test as long as two.
+constexpr std::size_t kTreesOfMove = 8, kTreesOfTest = 2;
 
 // Lanes as the kernels add them: 1, 2, 4, 8 or a multiple of 16.
 std::size_t padded_width(std::size_t n_lanes) {
@@ -174,7 +175,7 @@ Leaves SentinelExit::make_leaves(const ForestView& forest, std::span<const std::
 }
 
 std::size_t SentinelExit::rows_at_once() const {
-  if (sliced_lanes_) return 4 * kMaxRows;
+  if (sliced_lanes_) return 8 * kMaxRows;
   // Slicing (sliced.h) wants many too: hundreds of rows take as long as one.
   const bool is_large = walker_.bytes() / plan_.size() >= kLargeTree;
   const std::size_t factor = is_large ? 8 : walker_.has_ranks() ? 4 : 1;
@@ -249,8 +250,11 @@ std::size_t SentinelExit::stop_rows(std::size_t j, std::size_t lane, const Alive
                                     const Test& test, Buffers& buffers, const SentinelOutcome& outcome) const {
   test(j, lane, alive, buffers);
   std::size_t n_stopped = 0;
-  const bool only_labels = outcome.labels != nullptr && outcome.stops == nullptr && outcome.scores == nullptr &&
-                           outcome.probabilities == nullptr;
+  const bool is_brief = outcome.stops == nullptr && outcome.scores == nullptr;
+  const bool only_labels = is_brief && outcome.labels != nullptr && outcome.probabilities == nullptr;
+  const bool only_values = is_brief && outcome.labels == nullptr && estimate_answers_.are_sums();
+  const bool in_float32 = values_.in_float32();
+  const double offset = sentinels_[j].offset, scale = sentinels_[j].scale;
   const LabelCut cut = only_labels ? label_cuts_[j] : LabelCut{};
   for (std::size_t word = 0; word * kChunk < alive.n; ++word) {
     const std::uint64_t stopped = buffers.stopped[word] & ~buffers.removed[word];
@@ -261,6 +265,9 @@ std::size_t SentinelExit::stop_rows(std::size_t j, std::size_t lane, const Alive
       const std::int32_t sum = alive.sum(at, lane);
       if (only_labels) {
         outcome.labels[first + alive.ids[at]] = sum >= cut.first_above ? cut.above : cut.below;
+      } else if (only_values) {
+        const double estimate = offset + scale * static_cast<double>(sum);
+        outcome.probabilities[first + alive.ids[at]] = in_float32 ? static_cast<double>(static_cast<float>(estimate)) : estimate;
       } else {
         record_stop(j, sum, first + alive.ids[at], outcome);
       }
@@ -298,7 +305,10 @@ void SentinelExit::run_sliced(const RowsView& rows, std::size_t first, std::size
     poll_interrupt_now_and_then();
     const Step& step = steps_[j];
     alive.width = step.starts ? 0 : step.n_lanes;
-    if ((alive.n - n_removed) * kTreesOfMove < alive.n * step.n_trees) remove();
+    const std::size_t n_left = alive.n - n_removed;
+    const bool pays = alive.compresses() ? n_removed * (step.n_trees + kTreesOfTest) > alive.n
+                                         : n_left * kTreesOfMove < alive.n * step.n_trees;
+    if (pays) remove();
     scratch.block.n = round_up(alive.n, kChunk);
     for (std::size_t lane = 0; step.starts && lane < step.n_lanes; ++lane) {
       std::fill_n(alive.sums + lane * alive.sum_apart, scratch.block.n, 0);

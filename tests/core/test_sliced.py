@@ -61,7 +61,7 @@ def test_shapes(seed):
     assert_same_bits(forest, rows_for(forest, 1100))
 
 
-@pytest.mark.parametrize("n_features", [1, 8, 9, 16, 17, 33, 70])
+@pytest.mark.parametrize("n_features", [1, 8, 9, 16, 17, 32, 33, 64, 70])
 @pytest.mark.parametrize(("n_trees", "max_depth"), [(200, 6), (71, 4), (200, 7)])
 def test_single_rows(n_features, n_trees, max_depth):
     """A row alone makes all tests of a flat tree at once, if registers hold its ranks."""

@@ -265,7 +265,7 @@ class Forest(StoredForest):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The content of a file, checked as one. A front goes from process to process as it is.
-        return _received, (container_bytes("forest", *self.to_packed_parts()), self.front)
+        return _receive, (container_bytes("forest", *self.to_packed_parts()), self.front)
 
     def __deepcopy__(self, memo: object) -> Self:
         return self  # immutable: a copy would only take memory, and build its engine again
@@ -748,6 +748,6 @@ class Forest(StoredForest):
         return self.replace(wrapper=None)
 
 
-def _received(data: bytes, front: Front | Combinations | None = None) -> Forest:
+def _receive(data: bytes, front: Front | Combinations | None = None) -> Forest:
     forest = Forest.from_container(container_of(data))
     return forest if front is None else forest.replace(front=front)

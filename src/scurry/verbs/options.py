@@ -460,7 +460,7 @@ class Calibration:
             forest=forest,
             rows=rows,
             n_rows_given=sample.n_rows,
-            checksum=RowSummary.checksum_of(sample.gathered()) if isinstance(sample, InMemory) else None,
+            checksum=RowSummary.checksum_of(sample.gather()) if isinstance(sample, InMemory) else None,
             fit_rows=fit_rows,
             fit_y=fit_y,
             promise=asked if groups is None else asked.about_groups(),
@@ -512,7 +512,7 @@ class Calibration:
         n_rows = self.sample.n_rows
         chosen = np.zeros(n_rows, np.bool_)
         chosen[RowSummary.selection(n_rows, self.sample.max_gathered)] = True
-        return RowSummary.of(self.sample.where(chosen).gathered(), checksum=self.checksum)
+        return RowSummary.of(self.sample.where(chosen).gather(), checksum=self.checksum)
 
     @property
     def second_class(self) -> Any:
