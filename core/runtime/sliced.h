@@ -56,6 +56,7 @@ class Sliced {
   // payload[tree] of the leaf that the row with these keys reaches in every tree, if walks_rows().
   void walk_row(const std::uint32_t* keys, std::uint32_t* payload, const std::uint32_t* others = nullptr) const;
   bool walks_rows() const { return !heaps_.empty(); }
+  static constexpr std::uint32_t kRowLevels = 6;  // that trees may have for that
 
  private:
   template <class Node>
