@@ -260,17 +260,24 @@ def _hostile_categories(
     return rng.choice(column, n_rows)
 
 
-def accepted(case: Case, rows: Any) -> np.ndarray:
-    """Return which rows the pipeline takes: those in which no step meets an infinity or a missing value it refuses."""
-    try:
-        case.pipeline.predict(rows)
-        return np.ones(len(rows), bool)
-    except ValueError:
-        pass
-    if len(rows) == 1:
-        return np.zeros(1, bool)
-    half = len(rows) // 2
-    return np.concatenate([accepted(case, part) for part in (rows[:half], rows[half:])])
+def accepted(case: Case, rows: Any, max_tries: int = 2000) -> np.ndarray:
+    """Return which rows the pipeline takes: those in which no step meets an infinity or a missing value it refuses.
+
+    Parts that are refused are halved. After so many tries what is left counts as refused: where every other row is,
+    each would be tried by itself, and a hundred thousand of them for many minutes.
+    """
+    takes, parts = np.zeros(len(rows), bool), [(0, len(rows))]
+    for _ in range(max_tries):
+        if not parts:
+            break
+        begin, end = parts.pop()
+        try:
+            case.pipeline.predict(rows[begin:end])
+            takes[begin:end] = True
+        except ValueError:
+            middle = (begin + end) // 2
+            parts += [(middle, end), (begin, middle)] if end - begin > 1 else []
+    return takes
 
 
 NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
