@@ -25,10 +25,10 @@ from scurry.promises import ValueMeasurement, Values
 from scurry.runners.sentinels import sentinel_plan
 from scurry.stopping.guarantee import InMemory, Sums, certified_rate, certify_rates, rows_needed
 from scurry.stopping.sentinels.lanes import CAUTIONS, SentinelFit, ValueFamily, mean_family, prefix_family
-from scurry.stopping.sentinels.prefix import RowLeaves, even_sentinels, fit_prefix, placed_sentinels
+from scurry.stopping.sentinels.prefix import even_sentinels, placed_sentinels
 from scurry.verbs.options import Calibration, ExitOptions
 from scurry.verbs.planners.by_scores import can_refit, split_to_fit
-from scurry.verbs.planners.sentinel_scores import full_scores, leaves_of, link_of, score_values
+from scurry.verbs.planners.sentinel_scores import fit_scores, full_scores, link_of, score_values
 
 FloatArray = NDArray[np.float64]
 # In a fit, the weight of rows whose probability is 0 or 1; those at one half weigh 1 more. Errors of clear rows hardly
@@ -177,16 +177,18 @@ def _prefix_family(
     clear_weight: float,
     sentinels: NDArray[np.int64] | None = None,
 ) -> ValueFamily:
-    leaves, weight, link = leaves_of(forest), None, _link(forest, promise)
-    if promise.of == "probability" and link is not None:
-        p = link(full)
-        weight = clear_weight + np.square(4 * p * (1 - p))
-    fit = fit_prefix(
-        leaves,
-        score_values(forest)[leaves.node],
-        RowLeaves(leaves.encode(forest.apply(rows)), full),
+    link = _link(forest, promise)
+
+    def weigh(scores: FloatArray) -> FloatArray:
+        p = link_of(forest, scores)
+        return clear_weight + np.square(4 * p * (1 - p))
+
+    leaves, fit = fit_scores(
+        forest,
+        rows,
+        full,
         sentinels=even_sentinels(forest.n_trees) if sentinels is None else sentinels,
-        weight=weight,
+        weigh=weigh if promise.of == "probability" and link is not None else None,
         order=order,
     )
     # Log-odds are the scores themselves but for a factor.
