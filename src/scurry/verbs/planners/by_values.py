@@ -34,6 +34,9 @@ FloatArray = NDArray[np.float64]
 # In a fit, the weight of rows whose probability is 0 or 1; those at one half weigh 1 more. Errors of clear rows hardly
 # move their probabilities, but they do move their ranks, so that the larger weight is taken where both cost the same.
 _CLEAR_WEIGHTS, _SAME = (0.15, 0.05), 1.01
+# By how much an RMSE may grow, as a share, if the error that is allowed is as large as the RMSE; in proportion to its
+# square. Where it is a quarter of the RMSE, that is 1 %.
+_RMSE_GROWTH = 0.16
 
 
 def plan_by_values(calibration: Calibration) -> Plan:
@@ -70,6 +73,7 @@ def plan_by_values(calibration: Calibration) -> Plan:
         # No rows certify anything, and the boldest rule that keeps the limit on the rows themselves is taken.
         kept = np.flatnonzero(counts[:, -1] <= promise.max_share * n_rows)
         best = int(kept[-1]) if len(kept) else 0
+    best = _spare_rmse(calibration, promise, family, best)
     rule = family.member(float(CAUTIONS[best]))
     errors = held_out.each(partial(_errors, forest, promise, rule))
     measured = ValueMeasurement(
@@ -219,6 +223,30 @@ def _errors(forest: Forest, promise: Values, rule: SentinelFit, rows: NDArray[An
     """Return how far the answer of each row is from the model's."""
     full, estimates = full_scores(forest, rows), rule.stop(forest.apply(rows)).estimate
     return _differences(forest, promise, np.where(np.isnan(estimates), full, estimates), full)
+
+
+def _spare_rmse(calibration: Calibration, promise: Values, family: ValueFamily, last: int) -> int:
+    """Return the boldest rule up to `last` with which the RMSE grows little; `last` if none is, or no target is known.
+
+    What an estimate misses is partly what the model knows of the targets, so that the RMSE grows by more than errors of
+    this size would add by chance, and by how much only targets tell. All rules up to `last` hold with the confidence of
+    the promise at once, so that any of them may be taken.
+    """
+
+    def is_good(at: int) -> bool:
+        quality = _quality(calibration, family.member(float(CAUTIONS[at])))
+        full, fast = quality["full_rmse"], quality["fast_rmse"]
+        return bool(fast <= full * (1 + _RMSE_GROWTH * (promise.max_error / max(full, promise.max_error)) ** 2))
+
+    if calibration.forest.is_classifier or calibration.rows.y is None or not isinstance(calibration.sample, InMemory):
+        return last
+    if is_good(last) or not is_good(0):
+        return last
+    good, bad = 0, last
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if is_good(middle) else (good, middle)
+    return good
 
 
 def _quality(calibration: Calibration, rule: SentinelFit) -> dict[str, Any]:
