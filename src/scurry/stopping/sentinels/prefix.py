@@ -138,7 +138,7 @@ _N_SWEEPS, _RATE = 12, 0.15
 _RIDGE = 2.0  # rows that every leaf has besides its own, with a residual of 0
 _SMOOTHING = 8.0  # rows by which the spread of a node is drawn towards its parent's
 _N_FOLDS = 3
-_TIMES_MIXED, _MOST_MIXED = 3, 100_000  # for each row that is given, and in all
+_TIMES_MIXED, _MOST_ROWS = 3, 100_000  # mixed for each row that is given; with those given
 _MIXED_WEIGHT = 0.5  # of a row that was mixed: it is less like the rows to come
 _FEW_STOPS = 0.01
 _MORE_TREES = 0.05  # that fewer sentinels may cost
@@ -365,7 +365,7 @@ def mix_rows(rows: NDArray[Any], reached: NDArray[np.unsignedinteger]) -> Iterat
     """
     n_trees, n_rows = reached.shape
     rng = np.random.default_rng(0)
-    for _ in range(min(_TIMES_MIXED, _MOST_MIXED // max(n_rows, 1))):
+    for _ in range(min(_TIMES_MIXED, _MOST_ROWS // max(n_rows, 1) - 1)):
         leaf, other = reached[rng.integers(n_trees)], np.arange(n_rows)
         for fold in range(_N_FOLDS):
             shuffled = rng.permutation(np.arange(fold, n_rows, _N_FOLDS))

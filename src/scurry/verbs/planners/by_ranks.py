@@ -29,7 +29,8 @@ from scurry.verbs.planners.by_scores import can_refit
 from scurry.verbs.planners.sentinel_scores import fit_scores, full_scores
 from scurry.verbs.planners.speed import explain_speed, test_cost
 
-CAUTIONS = np.geomspace(8.0, 0.25, 121)
+# The first ones are for models whose few worst estimates are far worse than the others.
+CAUTIONS = np.concatenate([np.geomspace(64.0, 8.0, 12, endpoint=False), np.geomspace(8.0, 0.25, 121)])
 _EVERY = 8  # of the cautions, that show where documents leave
 _N_DIVIDING = 32
 FloatArray = NDArray[np.float64]
