@@ -174,7 +174,7 @@ def shared_fits() -> Iterator[None]:
             (rows_of(search.rows), search.is_tested, method, rate, order_of(order)),
         ),
         **{
-            f"{where}.spent_by": lambda _, choosing, method: (
+            f"{where}.measure_spending": lambda _, choosing, method: (
                 choosing.forest,
                 (rows_of(choosing.fit_rows), repr(choosing.promise), method),
             )

@@ -7,6 +7,8 @@
 #include <immintrin.h>
 #elif defined(__SSE2__)
 #include <emmintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #ifndef SCURRY_ISA
@@ -50,6 +52,7 @@ constexpr bool kSaysLeft = false;
 constexpr bool kSaysLeft = true;  // a constant is compared with memory, which costs no load
 #endif
 
+extern const CompressKernels kCompressKernels;
 extern const EncodeKernels kEncodeKernels;
 extern const RankKernels kRankKernels;
 extern const RivalKernels kRivalKernels;

@@ -34,6 +34,15 @@ struct Slices {
 inline void test(const u8* ranks, u8 least, u64* bits) {
 #if defined(__AVX512F__)
   *bits = _mm512_cmple_epu8_mask(_mm512_set1_epi8(static_cast<char>(least)), _mm512_load_si512(ranks));
+#elif defined(__aarch64__)
+  // Every row keeps its bit of a byte, and adding neighbours three times brings the bits of eight rows together.
+  const auto* x = reinterpret_cast<const std::int8_t*>(ranks);
+  const int8x16_t limit = vdupq_n_s8(static_cast<std::int8_t>(least ^ kRankBias));
+  const uint8x16_t own_bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201u));
+  const auto part = [&](std::size_t at) { return vandq_u8(vcgtq_s8(limit, vld1q_s8(x + at)), own_bit); };
+  const uint8x16_t first = vpaddq_u8(part(0), part(16)), last = vpaddq_u8(part(32), part(48));
+  const uint8x16_t pairs = vpaddq_u8(first, last);
+  *bits = vgetq_lane_u64(vreinterpretq_u64_u8(vpaddq_u8(pairs, pairs)), 0);
 #else
   const auto* x = reinterpret_cast<const SignedBytes*>(ranks);
   const SignedBytes limit = SignedBytes{} + static_cast<std::int8_t>(least ^ kRankBias);

@@ -61,7 +61,7 @@ class Queries(NamedTuple):
         return count.n_broken
 
 
-def ranked_by_score(forest: Forest) -> Forest:
+def rank_by_score(forest: Forest) -> Forest:
     """Return the forest whose answers are the scores that rank rows: those before the link, if it has one.
 
     A classifier with two classes ranks by the score of its second class, which rises with its probability.
@@ -192,7 +192,7 @@ def _by_query(calibration: Calibration) -> NDArray[np.intp]:
 def _read_queries(calibration: Calibration) -> Queries:
     at = _by_query(calibration)
     assert calibration.rows.groups is not None
-    rows = calibration.sample.gathered()[at]
+    rows = calibration.sample.gather()[at]
     full = full_scores(calibration.forest, rows)
     if not np.isfinite(full).all():
         n_lost = np.count_nonzero(~np.isfinite(full))

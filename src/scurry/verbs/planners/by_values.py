@@ -89,7 +89,7 @@ def plan_by_values(calibration: Calibration) -> Plan:
     return sentinel_plan(rule, certificate)
 
 
-def summed(forest: Forest) -> Forest:
+def as_one_sum(forest: Forest) -> Forest:
     """Return a regressor that is the mean of others as one sum over all trees, equal up to rounding."""
     is_sum = forest.wrapper is not None and forest.wrapper.adds_up and not forest.is_classifier
     return forest.replace(wrapper=None) if is_sum else forest
@@ -254,7 +254,7 @@ def _quality(calibration: Calibration, rule: SentinelFit) -> dict[str, Any]:
     forest, y = calibration.forest, calibration.rows.y
     if y is None or not isinstance(calibration.sample, InMemory):
         return {}
-    rows = calibration.sample.gathered()
+    rows = calibration.sample.gather()
     fast = Predictor(forest, sentinel_plan(rule, None))
     if not forest.is_classifier:
         of_full, of_fast = (float(np.sqrt(np.square(one.predict(rows) - y).mean())) for one in (forest, fast))

@@ -104,7 +104,7 @@ def with_speed(calibration: Calibration, plan: Plan) -> Plan:
         chosen = np.zeros(calibration.sample.n_rows, np.bool_)
         n_chosen = min(len(chosen), _N_ROWS, calibration.sample.max_gathered)
         chosen[np.linspace(0, len(chosen) - 1, n_chosen).astype(np.intp)] = True
-        rows = calibration.sample.where(chosen).gathered()
+        rows = calibration.sample.where(chosen).gather()
     if rows is None or not plan.exits_early or plan.certificate is None:
         return plan
     trees = runner_of(calibration.forest, plan).run(rows[:_N_ROWS], 1, NO_LIMIT).trees
