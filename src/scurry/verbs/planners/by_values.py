@@ -34,8 +34,8 @@ FloatArray = NDArray[np.float64]
 # In a fit, the weight of rows whose probability is 0 or 1; those at one half weigh 1 more. Errors of clear rows hardly
 # move their probabilities, but they do move their ranks, so that the larger weight is taken where both cost the same.
 _CLEAR_WEIGHTS, _SAME = (0.15, 0.05), 1.01
-# By how much an RMSE may grow, as a share, if the error that is allowed is as large; in proportion to the square of that
-# error. Where it is a quarter of the RMSE, that is 1 %.
+# By how much an RMSE may grow, as a share, if the error that is allowed is as large; in proportion to the square of
+# this error. Where it is a quarter of the RMSE, that is 1 %.
 _RMSE_GROWTH = 0.16
 
 
