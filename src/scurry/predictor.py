@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
 from os import PathLike
-from threading import RLock
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -720,18 +720,25 @@ def read_forest(model: Any, X: Any) -> Forest:
     return model if isinstance(model, Forest) else import_for(model, X)
 
 
-def _renew_locks() -> None:
-    """Give every cached property of scurry a new lock, in a process that was just forked.
+_without_locks = [0]  # how many modules there were when locks were dropped
 
-    Until Python 3.11 a cached property has a lock. A thread of the parent may have held it, and is not there any more
-    to release it: the child would wait for ever.
+
+def _drop_locks() -> None:
+    """Take the locks of scurry's cached properties away, in a process that is about to fork.
+
+    Until Python 3.11 a cached property has a lock; later ones do without. A thread may hold it, and is not there in the
+    child to release it: the child would wait for ever. Classes are looked at once, before there is a child: whoever
+    touches them later, parent or child, gets a copy of the memory in which they lie.
     """
+    if len(sys.modules) == _without_locks[0]:
+        return
+    _without_locks[0] = len(sys.modules)
     for module in [module for name, module in sys.modules.items() if name.partition(".")[0] == "scurry"]:
         for kind in [value for value in vars(module).values() if isinstance(value, type)]:
             for member in vars(kind).values():
                 if isinstance(member, cached_property) and hasattr(member, "lock"):
-                    member.lock = RLock()
+                    member.lock = nullcontext()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=_renew_locks)
+    os.register_at_fork(before=_drop_locks)

@@ -34,7 +34,7 @@ from scurry.forest.structure import (
     score_step,
 )
 from scurry.forest.tables import Encoder
-from scurry.forest.trees import cut_trees, join_trees, may_be_cut
+from scurry.forest.trees import MAX_LEAVES, cut_trees, join_trees
 from scurry.forest.wrappers import Wrapper
 
 # What a leaf holds in arrays that only splits read.
@@ -326,7 +326,11 @@ class Forest(StoredForest):
 
     def _lower(self) -> _core.Engine:
         whole = _core.Engine(self._lowered_from, classes=self.engine_labels, leaf_ids=False)
-        cut = cut_trees(self) if may_be_cut(self) and whole.loop == "walked" else None
+        # Whether other trees can be sliced is not asked, because that would slice them before the first batch comes.
+        is_large = (
+            self.aggregation == "sum" and MAX_LEAVES < (np.diff(self.tree_offset).max() + 1) // 2 <= 2 * MAX_LEAVES
+        )
+        cut = cut_trees(self) if is_large and whole.loop == "walked" else None
         if cut is None:
             return whole
         parts = _core.Engine(self.replace(**cut).arrays, classes=self.engine_labels, leaf_ids=False)
