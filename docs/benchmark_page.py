@@ -322,6 +322,11 @@ def speed_origin(results: dict[str, dict[str, Any]]) -> str:
         f"{', '.join(sorted(commits))}; engines taking turns, the best of {rounds} rounds, load "
         f"average {min(loads):.0f} to {max(loads):.0f} from other work. Repeat it with `{result['command']}`."
     )
+    if len(dates) > 1:
+        text += (
+            " Virtual machines of different days may have different processors that all call themselves by this name: "
+            "ratios are of one run, but speeds in two lines may not be comparable."
+        )
     return textwrap.fill(text, 120, break_on_hyphens=False)
 
 
