@@ -193,6 +193,7 @@ void bind_engine(nb::module_& m) {
             if (forest.view.packed != nullptr) give_back_memory();
           },
           "forest"_a, nb::kw_only(), "classes"_a, "leaf_ids"_a)
+      .def("prepare", &Engine::prepare, nb::call_guard<nb::gil_scoped_release>())
       .def("store", &store)
       .def_prop_ro("can_store", &Engine::can_store)
       .def("labels",

@@ -20,6 +20,7 @@ namespace avx512 {
 extern const Kernels kTable;
 }
 namespace avx512vbmi {
+extern const CompressKernels kCompressKernels;
 extern const SymmetricKernels kSymmetricKernels;
 }
 #endif
@@ -59,15 +60,18 @@ bool has_avx512(const Processor& processor) {
   return processor.has(kF | kDq | kCd | kBw | kVl, 0xe6);
 }
 
-bool has_vbmi(const Processor& processor) { return (processor.leaf7_ecx & (1u << 1)) != 0; }
+bool has_vbmi(const Processor& processor) {
+  constexpr unsigned kVbmi = 1u << 1, kVbmi2 = 1u << 6;
+  return (processor.leaf7_ecx & (kVbmi | kVbmi2)) == (kVbmi | kVbmi2);
+}
 
-// With the loops that gain from looking up bytes.
+// With the loops that gain from looking up and moving bytes.
 const Kernels& avx512_of(const Processor& processor) {
   static const Kernels with_vbmi = [] {
     const Kernels& of = avx512::kTable;
     return Kernels{of.encode, of.narrow, of.wide,   of.sums,         of.ranks,
                    of.rivals, of.states, avx512vbmi::kSymmetricKernels, of.sliced, of.sliced_lanes,
-                   of.max_register_stride, of.tops_stride, of.tests_by_column, of.name};
+                   avx512vbmi::kCompressKernels, of.max_register_stride, of.tops_stride, of.tests_by_column, of.name};
   }();
   return has_vbmi(processor) ? with_vbmi : avx512::kTable;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <type_traits>
 
 #include "kernels/isa.h"
 
@@ -25,7 +26,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 inline Floats load_some(const float* from, std::size_t count) {
   Floats x = Floats{} + kNan;
 #if defined(__AVX512F__)
-  const auto mask = static_cast<__mmask16>((1u << count) - 1);
+  const auto mask = static_cast<__mmask16>(count >= kVectorLanes ? 0xFFFFu : (1u << count) - 1);
   return reinterpret_cast<Floats>(_mm512_mask_loadu_ps(reinterpret_cast<__m512>(x), mask, from));
 #elif defined(__AVX2__)
   const __m256i lane = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
@@ -91,6 +92,41 @@ inline Floats gather(const T* from, const u32* feature, std::size_t count, Seen&
   return load(values, count, seen);
 }
 
+// Where the values of columns lie in a row: in their order, anywhere, or in its first kNearLanes values.
+enum class Lie { kInOrder, kAnywhere, kNear };
+
+#if defined(__AVX512F__)
+constexpr std::size_t kNearLanes = 2 * kVectorLanes;
+
+// The first values of a row, from which a vector of columns is picked without a way through memory: a register cannot be
+// loaded from stores that are still under way.
+class NearValues {
+ public:
+  // All features of the columns are below `end`.
+  NearValues(const float* row, std::size_t end)
+      : low_(load_some(row, std::min(end, kVectorLanes))),
+        high_(end > kVectorLanes ? load_some(row + kVectorLanes, end - kVectorLanes) : low_) {}
+
+  Floats pick(const u32* feature, std::size_t count) const {
+    const auto mask = static_cast<__mmask16>(count >= kVectorLanes ? 0xFFFFu : (1u << count) - 1);
+    const __m512i at = _mm512_maskz_loadu_epi32(mask, feature);
+    const __m512 picked =
+        _mm512_permutex2var_ps(reinterpret_cast<__m512>(low_), at, reinterpret_cast<__m512>(high_));
+    return reinterpret_cast<Floats>(_mm512_mask_blend_ps(mask, _mm512_set1_ps(kNan), picked));
+  }
+
+ private:
+  Floats low_, high_;
+};
+#else
+constexpr std::size_t kNearLanes = 0;
+
+struct NearValues {
+  NearValues(const float*, std::size_t) {}
+  Floats pick(const u32*, std::size_t) const { return Floats{}; }
+};
+#endif
+
 inline Vector ordered_keys(Floats x) {
   const Vector bits = reinterpret_cast<Vector>(x + 0.0f);
   const Vector sign = reinterpret_cast<Vector>(reinterpret_cast<Signed>(bits) >> 31);
@@ -111,7 +147,7 @@ inline bool any(Lanes lanes) {
 }
 
 // kVectors vectors hold the columns and the pad; 0: their number is read at run time.
-template <class T, bool kGather, std::size_t kVectors>
+template <class T, Lie kLie, std::size_t kVectors>
 Encoded encode_rows(const FloatColumns& columns, const T* x, std::ptrdiff_t row_stride, std::size_t n,
                     std::size_t ahead, u32* keys) {
   // Copies, because the compiler must assume that writing keys could change the originals.
@@ -119,6 +155,7 @@ Encoded encode_rows(const FloatColumns& columns, const T* x, std::ptrdiff_t row_
   const u32* feature = columns.feature.data();
   const std::size_t n_columns = columns.n, stride = columns.stride;
   const std::size_t last = kVectors ? kVectors - 1 : n_columns / kVectorLanes;
+  const std::size_t end = kLie == Lie::kNear ? *std::max_element(feature, feature + n_columns) + 1 : 0;
   const std::ptrdiff_t to_prefetched = static_cast<std::ptrdiff_t>(ahead) * row_stride;
   Seen seen;
   for (std::size_t row = 0; row < n; ++row, x += row_stride, keys += stride) {
@@ -130,7 +167,12 @@ Encoded encode_rows(const FloatColumns& columns, const T* x, std::ptrdiff_t row_
           __builtin_prefetch(x + to_prefetched + c + lane, 0, 2);
         }
       }
-      const Floats value = kGather ? gather(x, feature + c, count, seen) : load(x + c, count, seen);
+      Floats value;
+      if constexpr (kLie == Lie::kNear) {
+        value = NearValues(x, end).pick(feature + c, count);
+      } else {
+        value = kLie == Lie::kAnywhere ? gather(x, feature + c, count, seen) : load(x + c, count, seen);
+      }
       const Vector key = value != value ? nan_keys[v] : ordered_keys(value);
       seen.highest = seen.highest > key ? seen.highest : key;
       *reinterpret_cast<Vector*>(keys + c) = key;
@@ -142,17 +184,25 @@ Encoded encode_rows(const FloatColumns& columns, const T* x, std::ptrdiff_t row_
 template <class T>
 Encoded encode(const FloatColumns& columns, const T* x, std::ptrdiff_t row_stride, std::size_t n, std::size_t ahead,
                u32* keys) {
-  if (!columns.feature.empty()) return encode_rows<T, true, 0>(columns, x, row_stride, n, ahead, keys);
+  if (!columns.feature.empty()) {
+    if constexpr (std::is_same_v<T, float>) {
+      const auto is_near = [](u32 feature) { return feature < kNearLanes; };
+      if (std::all_of(columns.feature.begin(), columns.feature.begin() + columns.n, is_near)) {
+        return encode_rows<T, Lie::kNear, 0>(columns, x, row_stride, n, ahead, keys);
+      }
+    }
+    return encode_rows<T, Lie::kAnywhere, 0>(columns, x, row_stride, n, ahead, keys);
+  }
   switch (columns.n / kVectorLanes + 1) {
-    case 1: return encode_rows<T, false, 1>(columns, x, row_stride, n, ahead, keys);
-    case 2: return encode_rows<T, false, 2>(columns, x, row_stride, n, ahead, keys);
-    case 3: return encode_rows<T, false, 3>(columns, x, row_stride, n, ahead, keys);
-    case 4: return encode_rows<T, false, 4>(columns, x, row_stride, n, ahead, keys);
-    case 5: return encode_rows<T, false, 5>(columns, x, row_stride, n, ahead, keys);
-    case 6: return encode_rows<T, false, 6>(columns, x, row_stride, n, ahead, keys);
-    case 7: return encode_rows<T, false, 7>(columns, x, row_stride, n, ahead, keys);
-    case 8: return encode_rows<T, false, 8>(columns, x, row_stride, n, ahead, keys);
-    default: return encode_rows<T, false, 0>(columns, x, row_stride, n, ahead, keys);
+    case 1: return encode_rows<T, Lie::kInOrder, 1>(columns, x, row_stride, n, ahead, keys);
+    case 2: return encode_rows<T, Lie::kInOrder, 2>(columns, x, row_stride, n, ahead, keys);
+    case 3: return encode_rows<T, Lie::kInOrder, 3>(columns, x, row_stride, n, ahead, keys);
+    case 4: return encode_rows<T, Lie::kInOrder, 4>(columns, x, row_stride, n, ahead, keys);
+    case 5: return encode_rows<T, Lie::kInOrder, 5>(columns, x, row_stride, n, ahead, keys);
+    case 6: return encode_rows<T, Lie::kInOrder, 6>(columns, x, row_stride, n, ahead, keys);
+    case 7: return encode_rows<T, Lie::kInOrder, 7>(columns, x, row_stride, n, ahead, keys);
+    case 8: return encode_rows<T, Lie::kInOrder, 8>(columns, x, row_stride, n, ahead, keys);
+    default: return encode_rows<T, Lie::kInOrder, 0>(columns, x, row_stride, n, ahead, keys);
   }
 }
 

@@ -52,6 +52,7 @@ constexpr bool kSaysLeft = false;
 constexpr bool kSaysLeft = true;  // a constant is compared with memory, which costs no load
 #endif
 
+extern const CompressKernels kCompressKernels;
 extern const EncodeKernels kEncodeKernels;
 extern const RankKernels kRankKernels;
 extern const RivalKernels kRivalKernels;

@@ -112,6 +112,12 @@ struct LaneTest {
   const double* limits;
 };
 
+constexpr std::size_t kMostRanked = 64;
+
+struct Neighbours {
+  std::int32_t kth, next;
+};
+
 struct SumKernels {
   // scores[row] += table[payload[row]]
   void (*add_doubles)(const double* table, const std::uint32_t* payload, std::size_t n, double* scores);
@@ -160,6 +166,8 @@ struct SumKernels {
   // rounded up to a multiple of kChunk.
   void (*test_lanes)(const LaneTest& test, const std::int32_t* sums, std::size_t width, std::size_t n,
                      std::uint64_t* exits);
+  // The k-th largest of n numbers, more than k and no more than kMostRanked, and the next.
+  Neighbours (*select)(const std::int32_t* numbers, std::size_t n, std::size_t k);
 };
 
 // Whether a row's rank in a column is at least this.
@@ -307,11 +315,12 @@ struct SlicedKernels {
   void (*add_words)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
                     const std::uint32_t* payloads, const std::uint16_t* table, std::size_t width, std::uint16_t* sums);
   // sums[row] += the value of the leaf the row reaches in trees[0], then in trees[1], and so on. Values are for each
-  // tree [kMaxSlicedLeaves], or [word of a value][kMaxSlicedLeaves].
+  // tree [kMaxSlicedLeaves], or [word of a value][kMaxSlicedLeaves]. The leaves of trees that were numbered before
+  // (SlicedLaneKernels::number) are not found again: `numbers` has where theirs are, or null, of each tree; or is null.
   void (*add_floats)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
-                     const float* values, float* sums);
+                     const float* values, float* sums, const std::uint8_t* const* numbers);
   void (*add_doubles)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
-                      const double* values, double* sums);
+                      const double* values, double* sums, const std::uint8_t* const* numbers);
   // payload[tree] for one row, given its ranks in kMaxRowRanks columns; payloads are [tree][kMaxSlicedLeaves]. The tests
   // of a tree of up to kMaxPlanes levels are in the order of a complete binary heap.
   void (*walk_row)(std::span<const RowTests> trees, const std::uint8_t* ranks, std::size_t n_columns,
@@ -329,10 +338,24 @@ constexpr std::size_t kLaneGroup = 8;
 struct SlicedLaneKernels {
   // sums[lane * apart + row] += what the leaf that the row reaches adds in each of the trees; n is a multiple of kChunk.
   // No sum over kLaneTrees trees, from the first on, is larger than 16 bits hold. Values are for each tree
-  // [n_lanes][kMaxSlicedLeaves], or [kMaxSlicedLeaves][n_lanes rounded up to a multiple of kLaneGroup].
+  // [n_lanes][kMaxSlicedLeaves], or [kMaxSlicedLeaves][n_lanes rounded up to a multiple of kLaneGroup]. Unless `numbers`
+  // is null, it has the numbers of the leaves of each tree.
   void (*add)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
-              const std::int16_t* values, std::size_t n_lanes, std::int32_t* sums, std::size_t apart);
+              const std::int16_t* values, std::size_t n_lanes, std::int32_t* sums, std::size_t apart,
+              const std::uint8_t* const* numbers);
+  // numbers[tree * apart + row] of the leaves that rows reach. Null where keeping them takes longer than it saves.
+  void (*number)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
+                 std::uint8_t* numbers, std::size_t apart);
   bool by_leaf;  // the second layout
+};
+
+struct CompressKernels {
+  // Moves the first n rows without a bit in `removed` to the front of each column, in their order. Columns are `apart`
+  // entries apart, with space for whole chunks of rows. Null where no instruction does this.
+  void (*bytes)(std::uint8_t* column, std::size_t n_columns, std::size_t apart, const std::uint64_t* removed,
+                std::size_t n);
+  void (*words)(std::uint32_t* column, std::size_t n_columns, std::size_t apart, const std::uint64_t* removed,
+                std::size_t n);
 };
 
 // The next tree step of every tree, for rows of several classes (orders/rivals.h).
@@ -419,6 +442,7 @@ struct Kernels {
   const SymmetricKernels& symmetric;
   const SlicedKernels& sliced;
   const SlicedLaneKernels& sliced_lanes;
+  const CompressKernels& compress;
   std::uint32_t max_register_stride;  // narrow trees need no by-column copy of rows whose stride is at most this
   std::uint32_t tops_stride;          // of rows that have the top levels of several narrow trees tested together; 0: none
   bool tests_by_column;               // the top levels of trees are tested on by-column copies of rows

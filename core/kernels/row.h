@@ -7,16 +7,14 @@
 
 namespace scurry::SCURRY_ISA {
 
-// Makes kRowTests tests of one row: their columns are picked from registers that hold its ranks. The bit of a test says
-// whether the rank is at least what it asks for, or whether it is not (kSaysLeft).
-template <bool kFewColumns>
-class RowInRegisters {
+// Makes kRowTests tests of one row: their columns are picked from registers that hold its ranks, of up to kColumns
+// columns. The bit of a test says whether the rank is at least what it asks for, or whether it is not (kSaysLeft).
+template <std::size_t kColumns>
+class RanksInRegisters {
  public:
 #if defined(__AVX512F__)
-  static constexpr std::size_t kMaxColumns = kFewColumns ? 16 : 64;
-
-  explicit RowInRegisters(const u8* ranks) {
-    if constexpr (kFewColumns) {
+  explicit RanksInRegisters(const u8* ranks) {
+    if constexpr (kColumns == 16) {
       parts_[0] = _mm512_maskz_broadcast_i32x4(0xFFFF, _mm_load_si128(reinterpret_cast<const __m128i*>(ranks)));
     } else {
       for (std::size_t i = 0; i < 2; ++i) parts_[i] = widen(ranks + 32 * i);
@@ -24,7 +22,7 @@ class RowInRegisters {
   }
 
   std::uint64_t test(const RowTests& tests) const {
-    if constexpr (kFewColumns) {
+    if constexpr (kColumns == 16) {
       const __m512i picked = _mm512_shuffle_epi8(parts_[0], _mm512_load_si512(tests.column));
       return _mm512_cmpge_epu8_mask(picked, _mm512_load_si512(tests.least));
     } else {
@@ -44,10 +42,8 @@ class RowInRegisters {
 
   __m512i parts_[2];
 #else
-  static constexpr std::size_t kMaxColumns = kFewColumns ? 16 : 32;
-
-  explicit RowInRegisters(const u8* ranks) {
-    for (std::size_t i = 0; i < 2; ++i) {
+  explicit RanksInRegisters(const u8* ranks) {
+    for (std::size_t i = 0; i < kParts; ++i) {
       parts_[i] = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(ranks + 16 * i)));
     }
   }
@@ -56,10 +52,9 @@ class RowInRegisters {
     std::uint64_t outcomes = 0;
     for (std::size_t i = 0; i < 2; ++i) {
       const __m256i column = _mm256_load_si256(reinterpret_cast<const __m256i*>(tests.column + 32 * i));
-      __m256i picked = _mm256_shuffle_epi8(parts_[0], column);
-      if constexpr (!kFewColumns) {
-        // The fifth bit of a column becomes the sign by which bytes are blended.
-        picked = _mm256_blendv_epi8(picked, _mm256_shuffle_epi8(parts_[1], column), _mm256_slli_epi16(column, 3));
+      __m256i picked = pick(0, column);
+      if constexpr (kParts == 4) {  // the sixth bit of a column becomes the sign by which bytes are blended
+        picked = _mm256_blendv_epi8(picked, pick(2, column), _mm256_slli_epi16(column, 2));
       }
       const __m256i least = _mm256_load_si256(reinterpret_cast<const __m256i*>(tests.least + 32 * i));
       const __m256i limit = _mm256_xor_si256(least, _mm256_set1_epi8(static_cast<char>(kRankBias)));
@@ -69,9 +64,29 @@ class RowInRegisters {
   }
 
  private:
-  __m256i parts_[2];
+  static constexpr std::size_t kParts = kColumns / 16;
+
+  // Of the 32 columns from a part on, or of 16 if there are no more.
+  __m256i pick(std::size_t part, __m256i column) const {
+    const __m256i low = _mm256_shuffle_epi8(parts_[part], column);
+    if constexpr (kParts == 1) return low;
+    // The fifth bit.
+    return _mm256_blendv_epi8(low, _mm256_shuffle_epi8(parts_[part + 1], column), _mm256_slli_epi16(column, 3));
+  }
+
+  __m256i parts_[kParts];
 #endif
 };
+
+// Calls a function with the ranks of a row in registers that suffice for n_columns.
+template <class Function>
+void with_ranks(const u8* ranks, std::size_t n_columns, Function function) {
+  if (n_columns <= 16) return function(RanksInRegisters<16>(ranks));
+#if !defined(__AVX512F__)
+  if (n_columns <= 32) return function(RanksInRegisters<32>(ranks));
+#endif
+  function(RanksInRegisters<kMaxRowRanks>(ranks));
+}
 
 }  // namespace scurry::SCURRY_ISA
 

@@ -185,21 +185,24 @@ inline void add_chunk(__m512i leaf, const __m512i (&words)[2][2], float* sums) {
 
 template <class Real>
 void add_trees(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
-               const Real* values, Real* sums) {
+               const Real* values, Real* sums, const u8* const* numbers) {
   constexpr std::size_t kWords = sizeof(Real) / 2;
   reorder(sums, n, false);
   Slices slices;
   for (std::size_t row = 0; row < n; row += kSliceRows) {
     const std::size_t n_chunks = std::min(kSliceChunks, (n - row) / kChunk);
     const Real* of_tree = values;
-    for (const SlicedTree& tree : trees) {
-      find_planes(tree, program, ranks, row, n_chunks, slices);
+    for (std::size_t t = 0; t < trees.size(); ++t) {
+      const SlicedTree& tree = trees[t];
+      const u8* leaf = numbers == nullptr ? nullptr : numbers[t];
+      if (leaf == nullptr) find_planes(tree, program, ranks, row, n_chunks, slices);
       __m512i words[kWords][2];
       for (std::size_t i = 0; i < 2 * kWords; ++i) {
         words[i / 2][i % 2] = _mm512_load_si512(reinterpret_cast<const std::uint16_t*>(of_tree) + 32 * i);
       }
       for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) {
-        add_chunk(number_leaves(tree, slices, chunk), words, sums + row + chunk * kChunk);
+        const std::size_t at = row + chunk * kChunk;
+        add_chunk(leaf == nullptr ? number_leaves(tree, slices, chunk) : _mm512_load_si512(leaf + at), words, sums + at);
       }
       of_tree += kMaxSlicedLeaves;
     }
@@ -213,7 +216,7 @@ constexpr bool kLeavesAreWords = false;
 
 template <class Real>
 void add_trees(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
-               const Real* values, Real* sums) {
+               const Real* values, Real* sums, const u8* const*) {
   const auto number = [](const SlicedTree& tree, const Slices& slices, std::size_t chunk, u8* leaf) {
     number_leaves(tree, slices, chunk, leaf);
   };
@@ -243,10 +246,9 @@ constexpr std::size_t kRankingOfTop = 2, kRankingOfLarge = 12;  // rows are rank
 
 // Follows the paths of many trees at once, through the outcomes of their tests. These are long in memory when they are
 // read: a register cannot be loaded from stores that are still under way.
-template <bool kFewColumns>
-void walk_row_in(std::span<const RowTests> trees, const u8* ranks, const u32* payloads, u32* payload) {
+template <class Row>
+void walk_row_in(std::span<const RowTests> trees, const Row& row, const u32* payloads, u32* payload) {
   constexpr std::size_t kTogether = 64, kVectors = kTogether * sizeof(u64) / sizeof(Bits);
-  const RowInRegisters<kFewColumns> row(ranks);
   alignas(64) u64 outcomes[kTogether] = {}, leaf[kTogether];
   for (std::size_t first = 0; first < trees.size(); first += kTogether) {
     const std::size_t n = std::min(kTogether, trees.size() - first);
@@ -261,12 +263,11 @@ void walk_row_in(std::span<const RowTests> trees, const u8* ranks, const u32* pa
   }
 }
 
-constexpr std::size_t kMostRowRanks = RowInRegisters<false>::kMaxColumns;
+constexpr std::size_t kMostRowRanks = kMaxRowRanks;
 
 void walk_row(std::span<const RowTests> trees, const u8* ranks, std::size_t n_columns, const u32* payloads,
               u32* payload) {
-  n_columns <= RowInRegisters<true>::kMaxColumns ? walk_row_in<true>(trees, ranks, payloads, payload)
-                                                 : walk_row_in<false>(trees, ranks, payloads, payload);
+  with_ranks(ranks, n_columns, [&](const auto& row) { walk_row_in(trees, row, payloads, payload); });
 }
 
 #else

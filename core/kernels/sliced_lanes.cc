@@ -23,14 +23,21 @@ struct LeafNumbers {
 
 constexpr bool kLanesOfLeaf = false;
 
+// What the leaves of a tree add to one lane: 32 rows look up the numbers of 64 leaves in two registers.
+struct LeafLane {
+  __m512i low, high;
+
+  explicit LeafLane(const std::int16_t* values) : low(_mm512_load_si512(values)), high(_mm512_load_si512(values + 32)) {}
+  __m512i look_up(__m512i leaf) const { return _mm512_permutex2var_epi16(low, leaf, high); }
+};
+
 // The sums of a chunk's rows in one lane: those of the even rows, and those of the odd ones.
 struct LaneSums {
   __m512i even = _mm512_setzero_si512(), odd = even;
 
-  // 32 rows look up the numbers of 64 leaves in two registers.
-  void add(__m512i leaf, __m512i low, __m512i high) {
-    even = _mm512_add_epi16(even, _mm512_permutex2var_epi16(low, leaf, high));
-    odd = _mm512_add_epi16(odd, _mm512_permutex2var_epi16(low, _mm512_srli_epi16(leaf, 8), high));
+  void add(const LeafLane& lane, __m512i even_leaf, __m512i odd_leaf) {
+    even = _mm512_add_epi16(even, lane.look_up(even_leaf));
+    odd = _mm512_add_epi16(odd, lane.look_up(odd_leaf));
   }
 
   void add_to(std::int32_t* sums) const {
@@ -48,40 +55,66 @@ struct LaneSums {
   }
 };
 
-// Adds a lane of kChunks chunks, from `row` on.
-template <std::size_t kChunks>
-void add_lane(const LeafNumbers& leaves, std::size_t n_trees, std::size_t row, const std::int16_t* values,
-              std::size_t apart, std::int32_t* sums) {
-  LaneSums total[kChunks];
-  const u8* leaf = leaves.of[0] + row;
+// Adds kLanes lanes of kChunks chunks, from `row` on.
+template <std::size_t kLanes, std::size_t kChunks>
+void add_some(const u8* const* leaves, std::size_t n_trees, std::size_t row, const std::int16_t* values,
+              std::size_t tree_apart, std::int32_t* sums, std::size_t apart) {
+  LaneSums total[kLanes][kChunks];
 #pragma GCC unroll 1
-  for (std::size_t t = 0; t < n_trees; ++t, values += apart, leaf += kSliceRows) {
-    const __m512i low = _mm512_load_si512(values), high = _mm512_load_si512(values + 32);
+  for (std::size_t t = 0; t < n_trees; ++t, values += tree_apart) {
+    const u8* leaf = leaves[t] + row;
+    const LeafLane first(values), last(values + (kLanes - 1) * kMaxSlicedLeaves);
     for (std::size_t chunk = 0; chunk < kChunks; ++chunk) {
-      total[chunk].add(_mm512_load_si512(leaf + chunk * kChunk), low, high);
+      const __m512i even = _mm512_load_si512(leaf + chunk * kChunk), odd = _mm512_srli_epi16(even, 8);
+      total[0][chunk].add(first, even, odd);
+      if constexpr (kLanes > 1) total[1][chunk].add(last, even, odd);
     }
   }
-  for (std::size_t chunk = 0; chunk < kChunks; ++chunk) total[chunk].add_to(sums + row + chunk * kChunk);
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    for (std::size_t chunk = 0; chunk < kChunks; ++chunk) {
+      total[lane][chunk].add_to(sums + lane * apart + row + chunk * kChunk);
+    }
+  }
 }
 
 void add_lanes(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
-               const std::int16_t* values, std::size_t n_lanes, std::int32_t* sums, std::size_t apart) {
+               const std::int16_t* values, std::size_t n_lanes, std::int32_t* sums, std::size_t apart,
+               const u8* const* numbers) {
   Slices slices;
   LeafNumbers leaves;
+  const u8* leaf[kLaneTrees];
   for (std::size_t row = 0; row < n; row += kSliceRows) {
     const std::size_t n_chunks = std::min(kSliceChunks, (n - row) / kChunk);
     for (std::size_t first = 0; first < trees.size(); first += kLaneTrees) {
       const auto some = trees.subspan(first, std::min(kLaneTrees, trees.size() - first));
-      leaves.find(some, program, ranks, row, n_chunks, slices);
-      for (std::size_t lane = 0; lane < n_lanes; ++lane) {
-        const std::int16_t* of_lane = values + (first * n_lanes + lane) * kMaxSlicedLeaves;
-        const auto add = [&]<std::size_t kChunks>(std::size_t from) {
-          add_lane<kChunks>(leaves, some.size(), from * kChunk, of_lane, n_lanes * kMaxSlicedLeaves,
-                            sums + lane * apart + row);
+      if (numbers == nullptr) leaves.find(some, program, ranks, row, n_chunks, slices);
+      for (std::size_t t = 0; t < some.size(); ++t) leaf[t] = numbers ? numbers[first + t] + row : leaves.of[t];
+      const auto add = [&]<std::size_t kLanes>(std::size_t lane) {
+        const auto add_chunks = [&]<std::size_t kChunks>(std::size_t from) {
+          add_some<kLanes, kChunks>(leaf, some.size(), from * kChunk,
+                                    values + (first * n_lanes + lane) * kMaxSlicedLeaves, n_lanes * kMaxSlicedLeaves,
+                                    sums + lane * apart + row, apart);
         };
         std::size_t chunk = 0;
-        for (; chunk + 4 <= n_chunks; chunk += 4) add.template operator()<4>(chunk);
-        for (; chunk < n_chunks; ++chunk) add.template operator()<1>(chunk);
+        for (; chunk + 4 <= n_chunks; chunk += 4) add_chunks.template operator()<4>(chunk);
+        for (; chunk < n_chunks; ++chunk) add_chunks.template operator()<1>(chunk);
+      };
+      std::size_t lane = 0;
+      for (; lane + 2 <= n_lanes; lane += 2) add.template operator()<2>(lane);
+      if (lane < n_lanes) add.template operator()<1>(lane);
+    }
+  }
+}
+
+void number(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
+            u8* numbers, std::size_t apart) {
+  Slices slices;
+  for (std::size_t row = 0; row < n; row += kSliceRows) {
+    const std::size_t n_chunks = std::min(kSliceChunks, (n - row) / kChunk);
+    for (std::size_t t = 0; t < trees.size(); ++t) {
+      find_planes(trees[t], program, ranks, row, n_chunks, slices);
+      for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) {
+        store_leaves<kMaxPlanes>(trees[t], slices, chunk, numbers + t * apart + row + chunk * kChunk);
       }
     }
   }
@@ -90,6 +123,7 @@ void add_lanes(std::span<const SlicedTree> trees, const SlicedProgram& program, 
 #else
 
 constexpr bool kLanesOfLeaf = true;
+constexpr auto number = nullptr;
 
 using Words [[gnu::vector_size(16), gnu::may_alias]] = std::int16_t;
 constexpr std::size_t kWords = kLaneGroup;
@@ -127,7 +161,8 @@ void add_words(const LeafNumbers& leaves, std::size_t n_trees, std::size_t n, co
 }
 
 void add_lanes(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
-               const std::int16_t* values, std::size_t n_lanes, std::int32_t* sums, std::size_t apart) {
+               const std::int16_t* values, std::size_t n_lanes, std::int32_t* sums, std::size_t apart,
+               const u8* const*) {
   const std::size_t width = (n_lanes + kWords - 1) / kWords * kWords;
   Slices slices;
   LeafNumbers leaves;
@@ -148,6 +183,6 @@ void add_lanes(std::span<const SlicedTree> trees, const SlicedProgram& program, 
 
 }  // namespace
 
-const SlicedLaneKernels kSlicedLaneKernels = {add_lanes, kLanesOfLeaf};
+const SlicedLaneKernels kSlicedLaneKernels = {add_lanes, number, kLanesOfLeaf};
 
 }  // namespace scurry::SCURRY_ISA

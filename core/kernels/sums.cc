@@ -449,10 +449,35 @@ void test_lanes(const LaneTest& test, const std::int32_t* sums, std::size_t widt
   }
 }
 
+// Counts for each number how many are larger: the m-th largest is the least of those with fewer than m above them. This
+// takes n^2 comparisons and not one branch that depends on the numbers.
+Neighbours select(const std::int32_t* numbers, std::size_t n, std::size_t k) {
+  constexpr std::int32_t kLeast = std::numeric_limits<std::int32_t>::min(), kMost = std::numeric_limits<std::int32_t>::max();
+  alignas(64) std::int32_t padded[kMostRanked];
+  std::copy_n(numbers, n, padded);
+  std::fill(padded + n, padded + (n + kVectorLanes - 1) / kVectorLanes * kVectorLanes, kLeast);
+  const auto limit = static_cast<std::int32_t>(k);
+  Signed kth = Signed{} + kMost, next = kth;
+  for (std::size_t first = 0; first < n; first += kVectorLanes) {
+    const Signed x = *reinterpret_cast<const Signed*>(padded + first);
+    Signed n_above{};
+    for (std::size_t i = 0; i < n; ++i) n_above -= padded[i] > x;
+    const Signed of_k = n_above < limit ? x : Signed{} + kMost, of_next = n_above <= limit ? x : Signed{} + kMost;
+    kth = kth < of_k ? kth : of_k;
+    next = next < of_next ? next : of_next;
+  }
+  Neighbours found{kMost, kMost};
+  for (std::size_t lane = 0; lane < kVectorLanes; ++lane) {
+    found.kth = std::min(found.kth, static_cast<std::int32_t>(kth[lane]));
+    found.next = std::min(found.next, static_cast<std::int32_t>(next[lane]));
+  }
+  return found;
+}
+
 }  // namespace
 
 const SumKernels kSumKernels = {add_doubles,  add_floats,      add_vectors, sum_vectors, add_high_halves, add_words,
                                 look_up,      add_and_test,    add_int_vectors, top_two, test_leads,      test_leads_of,
-                                add_lanes,    test_lanes};
+                                add_lanes,    test_lanes,      select};
 
 }  // namespace scurry::SCURRY_ISA

@@ -67,22 +67,17 @@ void walk_row(const RowTest* tests, u32 depth, std::span<const SymmetricTree> tr
 
 #if defined(__AVX2__)
 
-template <bool kFewColumns>
-void leaves_of_row_in(std::span<const RowTests> groups, const std::uint64_t* asked, const u8* ranks, u8* leaf) {
-  const RowInRegisters<kFewColumns> row(ranks);
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    const std::uint64_t outcomes = row.test(groups[g]);
-    const std::uint64_t leaves = (kSaysLeft ? ~outcomes : outcomes) & asked[g];  // a byte of each tree
-    std::memcpy(leaf + g * kTestedTrees, &leaves, sizeof leaves);
-  }
-}
-
-constexpr std::size_t kMostRowRanks = RowInRegisters<false>::kMaxColumns;
+constexpr std::size_t kMostRowRanks = kMaxRowRanks;
 
 void leaves_of_row(std::span<const RowTests> groups, const std::uint64_t* asked, const u8* ranks,
                    std::size_t n_columns, u8* leaf) {
-  n_columns <= RowInRegisters<true>::kMaxColumns ? leaves_of_row_in<true>(groups, asked, ranks, leaf)
-                                                 : leaves_of_row_in<false>(groups, asked, ranks, leaf);
+  with_ranks(ranks, n_columns, [&](const auto& row) {
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      const std::uint64_t outcomes = row.test(groups[g]);
+      const std::uint64_t leaves = (kSaysLeft ? ~outcomes : outcomes) & asked[g];  // a byte of each tree
+      std::memcpy(leaf + g * kTestedTrees, &leaves, sizeof leaves);
+    }
+  });
 }
 
 #else

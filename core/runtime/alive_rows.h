@@ -49,9 +49,18 @@ struct AliveRows {
     }
   }
 
-  // Removes the n_exits marked rows. Rows from the end fill the gaps, so there are never more moves than exits.
+  // Removes the n_exits marked rows. Rows from the end fill the gaps, so there are never more moves than exits; where
+  // columns are all there is of rows, moving all rows of a column together may take less time.
   void remove(std::size_t n_exits) {
     const std::size_t left = n - n_exits;
+    if (compresses()) {
+      const Ranks& ranks = scratch.block.ranks;
+      kernels().compress.words(ids, 1, 0, exits, n);
+      kernels().compress.words(reinterpret_cast<std::uint32_t*>(sums), width, sum_apart, exits, n);
+      kernels().compress.bytes(scratch.ranks.data(), ranks.n_columns, ranks.stride, exits, n);
+      n = left;
+      return;
+    }
     if (n % kChunk == 0) exits[n / kChunk] = 0;  // so that next() finds an end
     const bool has_columns = scratch.block.has_columns() || (sum_apart != 1 && width > 1);
     std::size_t gap = 0, n_moves = 0;
@@ -68,6 +77,8 @@ struct AliveRows {
     if (n_moves > 0) move_columns({moves, n_moves});
     n = left;
   }
+
+  bool compresses() const { return stride == 0 && row_apart == 1 && kernels().compress.bytes != nullptr; }
 
   // The first row from `at` on that is marked (`marks` is all ones) or is not (`marks` is 0).
   std::size_t next(std::size_t at, std::uint64_t marks) const {

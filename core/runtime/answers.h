@@ -17,6 +17,8 @@ class Answers {
   std::size_t n_probabilities() const { return n_probabilities_; }
   // What sums are divided by: the number of trees that add to each sum if values are averaged, else 1.
   double divisor() const { return divisor_; }
+  // Whether a row's answer is its one sum as it is.
+  bool are_sums() const { return n_outputs_ == 1 && n_probabilities_ == 1 && link_ == Link::kIdentity && !divide_; }
 
   // `sums` holds a row's n_outputs() sums, `spacing` apart.
   template <class Real>

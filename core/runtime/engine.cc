@@ -37,7 +37,6 @@ Engine::Engine(const ForestView& forest, std::vector<std::int64_t> labels, bool 
       values_(forest),
       walker_(forest, make_leaves(forest)),
       symmetric_sums_(make_symmetric_sums()),
-      sliced_sums_(make_sliced_sums()),
       answers_(forest, std::move(labels)) {}
 
 Engine::Engine(const ForestView& forest, std::vector<std::int64_t> labels, const EngineParts& parts)
@@ -46,7 +45,6 @@ Engine::Engine(const ForestView& forest, std::vector<std::int64_t> labels, const
       values_(forest, parts.values),
       label_sums_(LabelSums::read(forest, values_, parts)),
       walker_(forest, parts, payloads()),
-      sliced_sums_(make_sliced_sums()),
       answers_(forest, std::move(labels)) {}
 
 // What payloads of leaves may be, so that they are values.
@@ -97,9 +95,11 @@ std::optional<SymmetricSums> Engine::make_symmetric_sums() const {
   return SymmetricSums::make(*walker_.symmetric(), values_);
 }
 
-std::optional<SlicedSums> Engine::make_sliced_sums() const {
-  if (leaf_ids_ || !walker_.sliced() || has_packed_payloads()) return std::nullopt;
-  return SlicedSums::make(*walker_.sliced(), walker_.trees(), values_);
+const std::optional<SlicedSums>& Engine::sliced_sums() const {
+  return sliced_sums_.get([this]() -> std::optional<SlicedSums> {
+    if (leaf_ids_ || !walker_.sliced() || has_packed_payloads()) return std::nullopt;
+    return SlicedSums::make(*walker_.sliced(), walker_.trees(), values_);
+  });
 }
 
 template <class Real>
@@ -110,8 +110,8 @@ void Engine::sum_block(Scratch& scratch, AlignedVector<Real>& sums) const {
       return symmetric_sums_->add(*walker_.symmetric(), scratch.block, sums.data());
     }
   }
-  if (sliced_sums_ && scratch.block.ranks.of_rows != nullptr) {
-    return sliced_sums_->add(*walker_.sliced(), scratch.block, sums.data());
+  if (scratch.block.ranks.of_rows != nullptr && sliced_sums()) {
+    return sliced_sums()->add(*walker_.sliced(), scratch.block, sums.data());
   }
   for (const Tree& tree : walker_.trees()) {
     walker_.walk(tree, scratch);

@@ -53,6 +53,11 @@ class Engine {
   // The trees with the numbers of values as payloads.
   Walker share() const;
 
+  // Makes what rows are predicted by now, which the first rows would wait for otherwise.
+  void prepare() const {
+    walker_.prepare();
+    sliced_sums();
+  }
   void labels(const RowsView& rows, std::int64_t* out, std::size_t n_threads) const;
   void probabilities(const RowsView& rows, double* out, std::size_t n_threads) const;
   void scores(const RowsView& rows, double* out, std::size_t n_threads) const;
@@ -71,13 +76,13 @@ class Engine {
   std::size_t column_bytes() const { return walker_.columns().bytes(); }  // by which rows are encoded
   std::size_t leaf_bytes() const {
     return values_.bytes() + (symmetric_sums_ ? symmetric_sums_->bytes() : 0) +
-           (sliced_sums_ ? sliced_sums_->bytes() : 0) + (label_sums_ ? label_sums_->bytes() : 0);
+           (sliced_sums() ? sliced_sums()->bytes() : 0) + (label_sums_ ? label_sums_->bytes() : 0);
   }
 
  private:
   Leaves make_leaves(const ForestView& forest);
   std::optional<SymmetricSums> make_symmetric_sums() const;
-  std::optional<SlicedSums> make_sliced_sums() const;
+  const std::optional<SlicedSums>& sliced_sums() const;
 
   // The labels of a batch by label_sums_, and of the few rows that these cannot tell by their exact sums.
   void labels_by_integers(const RowsView& rows, std::int64_t* out, std::size_t n_threads) const;
@@ -99,7 +104,7 @@ class Engine {
   std::optional<LabelSums> label_sums_;
   Walker walker_;
   std::optional<SymmetricSums> symmetric_sums_;
-  std::optional<SlicedSums> sliced_sums_;
+  MadeOnce<std::optional<SlicedSums>> sliced_sums_;
   Answers answers_;
 };
 

@@ -11,31 +11,28 @@
 namespace scurry {
 namespace {
 
-// The k-th largest of some numbers, more than k, and the one after it. The numbers may change their places.
-struct Neighbours {
-  std::int32_t kth, next;
-};
-
+// The k-th largest of some numbers, more than k, and the next. The numbers may change their places.
 Neighbours select(std::span<std::int32_t> numbers, std::size_t k) {
-  constexpr std::size_t kFew = 16;
-  // From the end that is nearer; ~ turns the order round.
-  const bool from_below = numbers.size() - k < k;
-  const std::size_t n_kept = (from_below ? numbers.size() - k : k) + 1;
-  if (n_kept > kFew) {
+  if (numbers.size() <= kMostRanked) return kernels().sums.select(numbers.data(), numbers.size(), k);
+  const auto kth = numbers.begin() + static_cast<std::ptrdiff_t>(k) - 1;
+  std::nth_element(numbers.begin(), kth, numbers.end(), std::greater<>());
+  return {*kth, *std::max_element(kth + 1, numbers.end())};
+}
+
+// The k-th largest of some numbers, which may change their places. Few are counted: for each, how many are larger.
+double find_largest(std::span<double> numbers, std::size_t k) {
+  if (numbers.size() > kMostRanked) {
     const auto kth = numbers.begin() + static_cast<std::ptrdiff_t>(k) - 1;
     std::nth_element(numbers.begin(), kth, numbers.end(), std::greater<>());
-    return {*kth, *std::max_element(kth + 1, numbers.end())};
+    return *kth;
   }
-  std::int32_t kept[kFew];  // the largest so far, falling
-  std::size_t n = 0;
-  for (const std::int32_t number : numbers) {
-    const std::int32_t x = from_below ? ~number : number;
-    if (n == n_kept && x <= kept[n - 1]) continue;
-    std::size_t at = n < n_kept ? n++ : n - 1;
-    for (; at > 0 && kept[at - 1] < x; --at) kept[at] = kept[at - 1];
-    kept[at] = x;
+  double least = std::numeric_limits<double>::infinity();
+  for (const double x : numbers) {
+    std::size_t n_above = 0;
+    for (const double other : numbers) n_above += other > x;
+    least = n_above < k ? std::min(least, x) : least;
   }
-  return from_below ? Neighbours{~kept[n - 1], ~kept[n - 2]} : Neighbours{kept[n - 2], kept[n - 1]};
+  return least;
 }
 
 }  // namespace
@@ -59,33 +56,15 @@ void TopRanks::start(const TopK& top, std::span<const std::int64_t> offset, std:
 
 void TopRanks::test(const AliveRows& alive, std::size_t lane, double limit, const std::uint64_t* removed,
                     std::uint64_t* stopped) {
-  // Copies, because the compiler must assume that writing sums could change the originals.
-  const std::uint32_t *query_of = query_of_.data(), *ids = alive.ids;
-  const std::int32_t* sums_of_lane = alive.sums + lane * alive.sum_apart;
-  const std::size_t *offset = offset_.data(), row_apart = alive.row_apart, n_queries = n_open_.size();
-  std::uint32_t* n_sums = n_sums_.data();
-  std::int32_t* sums = sums_.data();
-  const auto for_each_in = [&](const auto& work) {
-    for (std::size_t first = 0; first < alive.n; first += kChunk) {
-      const std::size_t n_here = std::min(kChunk, alive.n - first);
-      std::uint64_t in = ~removed[first / kChunk];
-      if (n_here < kChunk) in &= (std::uint64_t{1} << n_here) - 1;
-      for (; in != 0; in &= in - 1) {
-        const std::size_t at = first + static_cast<std::size_t>(std::countr_zero(in));
-        work(at, query_of[ids[at]], sums_of_lane[at * row_apart]);
-      }
-    }
-  };
-  std::fill_n(n_sums, n_queries, 0u);
-  for_each_in([=](std::size_t, std::uint32_t q, std::int32_t sum) { sums[offset[q] + n_sums[q]++] = sum; });
+  gather_sums(alive, lane, removed);
   // Sums are integers: more than the limit apart is more than the largest integer below it.
   constexpr double kFarApart = 0x1p40;
   const auto apart = static_cast<std::int64_t>(
       std::isnan(limit) ? kFarApart : std::floor(std::clamp(limit, -kFarApart, kFarApart)));
   constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::min();
   constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
-  for (std::size_t q = 0; q < n_queries; ++q) {
-    const std::span<std::int32_t> of_query(sums + offset[q], n_sums[q]);
+  for (std::size_t q = 0; q < n_open_.size(); ++q) {
+    const std::span<std::int32_t> of_query(sums_.data() + offset_[q], n_sums_[q]);
     Bounds& bounds = bounds_[q];
     if (of_query.size() <= n_open_[q]) {
       bounds = {kAll, top_.as_set ? kAll : kNone};  // nobody is out
@@ -97,48 +76,99 @@ void TopRanks::test(const AliveRows& alive, std::size_t lane, double limit, cons
       bounds = {std::int64_t{kth} - apart, top_.as_set ? std::int64_t{next} + apart : kNone};
     }
   }
-  std::fill_n(stopped, alive.n / kChunk + 1, 0u);
-  const Bounds* bounds = bounds_.data();
-  for_each_in([=, this](std::size_t at, std::uint32_t q, std::int32_t sum) {
-    const bool is_out = sum < bounds[q].out_below;
-    if (!is_out && sum <= bounds[q].in_above) return;
-    side_[ids[at]] = is_out ? Side::kOut : Side::kIn;
-    stopped[at / kChunk] |= std::uint64_t{1} << (at % kChunk);
-  });
+  mark(alive, lane, removed, stopped);
   // Places are counted after all documents of a query were compared with the same ones.
-  for (std::size_t at = 0; top_.as_set && at < alive.n; ++at) {
-    const std::uint32_t id = ids[at];
-    const bool has_left = ((stopped[at / kChunk] >> (at % kChunk)) & 1) != 0;
-    if (has_left && side_[id] == Side::kIn) --n_open_[query_of[id]];
+  for (std::size_t word = 0; top_.as_set && word * kChunk < alive.n; ++word) {
+    for (std::uint64_t left = stopped[word] & ~removed[word]; left != 0; left &= left - 1) {
+      const std::uint32_t id = alive.ids[word * kChunk + static_cast<std::size_t>(std::countr_zero(left))];
+      if (side_[id] == Side::kIn) --n_open_[query_of_[id]];
+    }
+  }
+}
+
+// Collects the sums of the documents of each query that are still in. Most of them stand next to each other.
+void TopRanks::gather_sums(const AliveRows& alive, std::size_t lane, const std::uint64_t* removed) {
+  // Copies, because the compiler must assume that writing sums could change the originals.
+  const std::uint32_t *query_of = query_of_.data(), *ids = alive.ids;
+  const std::int32_t* of_lane = alive.sums + lane * alive.sum_apart;
+  const std::size_t row_apart = alive.row_apart, *offset = offset_.data();
+  std::uint32_t* n_sums = n_sums_.data();
+  std::int32_t *sums = sums_.data(), *begin = sums, *to = sums;  // of the query q
+  std::fill_n(n_sums, n_open_.size(), 0u);
+  std::uint32_t q = 0;
+  for (std::size_t at = 0; at < alive.n; ++at) {
+    if (query_of[ids[at]] != q) {
+      n_sums[q] = static_cast<std::uint32_t>(to - begin);
+      q = query_of[ids[at]];
+      begin = sums + offset[q];
+      to = begin + n_sums[q];
+    }
+    *to = of_lane[at * row_apart];
+    to += ((removed[at / kChunk] >> (at % kChunk)) & 1) == 0;  // one that has left is overwritten by the next
+  }
+  n_sums[q] = static_cast<std::uint32_t>(to - begin);
+}
+
+// Sets the bits of the documents beyond the bounds of their query. Which ones these are cannot be foreseen, so that there
+// are no branches.
+void TopRanks::mark(const AliveRows& alive, std::size_t lane, const std::uint64_t* removed, std::uint64_t* stopped) {
+  const std::uint32_t *query_of = query_of_.data(), *ids = alive.ids;
+  const std::int32_t* of_lane = alive.sums + lane * alive.sum_apart;
+  const std::size_t row_apart = alive.row_apart;
+  const Bounds* bounds = bounds_.data();
+  auto* side = reinterpret_cast<std::uint8_t*>(side_.data());
+  constexpr auto kOut = static_cast<std::uint8_t>(Side::kOut), kIn = static_cast<std::uint8_t>(Side::kIn);
+  std::fill_n(stopped, alive.n / kChunk + 1, 0u);
+  for (std::size_t first = 0; first < alive.n; first += kChunk) {
+    const std::size_t n_here = std::min(kChunk, alive.n - first);
+    std::uint64_t leaving = 0;
+    for (std::size_t i = 0; i < n_here; ++i) {
+      const std::uint32_t id = ids[first + i];
+      const std::int64_t sum = of_lane[(first + i) * row_apart];
+      const auto [out_below, in_above] = bounds[query_of[id]];
+      const std::uint64_t is_in = static_cast<std::uint64_t>(((removed[first / kChunk] >> i) & 1) == 0);
+      const std::uint64_t out = is_in & static_cast<std::uint64_t>(sum < out_below);
+      const std::uint64_t in = is_in & static_cast<std::uint64_t>(sum > in_above) & ~out;
+      side[id] = static_cast<std::uint8_t>(side[id] | out * kOut | in * kIn);
+      leaving |= (out | in) << i;
+    }
+    stopped[first / kChunk] = leaving;
   }
 }
 
 void TopRanks::settle(double* scores) const {
-  std::vector<std::size_t> stayed;
+  std::vector<double> stayed;
   for (std::size_t q = 0; q < n_open_.size(); ++q) {
-    stayed.clear();
+    const std::size_t begin = offset_[q], end = offset_[q + 1];
+    stayed.resize(end - begin + 1);
     double worst = std::numeric_limits<double>::infinity();
-    for (std::size_t row = offset_[q]; row < offset_[q + 1]; ++row) {
-      if (side_[row] == Side::kIn) worst = std::min(worst, scores[row]);
-      if (side_[row] == Side::kStayed) stayed.push_back(row);
+    std::size_t n_stayed = 0;
+    for (std::size_t row = begin; row < end; ++row) {
+      worst = side_[row] == Side::kIn ? std::min(worst, scores[row]) : worst;
+      stayed[n_stayed] = scores[row];
+      n_stayed += side_[row] == Side::kStayed;
     }
-    // Of equal scores the first document's counts more, as in a stable sort.
-    const auto is_better = [&](std::size_t a, std::size_t b) {
-      return scores[a] > scores[b] || (scores[a] == scores[b] && a < b);
-    };
-    const std::size_t n_best = std::min(n_open_[q], stayed.size());
-    if (n_best > 0 && n_best < stayed.size()) {
-      const auto last = stayed.begin() + static_cast<std::ptrdiff_t>(n_best);
-      std::nth_element(stayed.begin(), last, stayed.end(), is_better);
-    }
-    for (std::size_t i = 0; i < n_best; ++i) worst = std::min(worst, scores[stayed[i]]);
+    const std::size_t n_best = std::min(n_open_[q], n_stayed);
+    const double last = n_best > 0 ? find_largest({stayed.data(), n_stayed}, n_best)
+                                   : std::numeric_limits<double>::infinity();
+    worst = std::min(worst, last);
     const double below = std::nextafter(worst, -std::numeric_limits<double>::infinity());
-    for (std::size_t row = offset_[q]; row < offset_[q + 1]; ++row) {
-      if (side_[row] == Side::kOut) scores[row] = std::min(scores[row], below);
+    for (std::size_t row = begin; row < end; ++row) {
+      scores[row] = side_[row] == Side::kOut ? std::min(scores[row], below) : scores[row];
     }
-    // In an order, those that stayed are ranked by their own scores already, also where two are equal.
-    for (std::size_t i = n_best; top_.as_set && i < stayed.size(); ++i) {
-      scores[stayed[i]] = std::min(scores[stayed[i]], below);
+    // In an order, those that stayed are ranked by their own scores already, also where two are equal. In a set, those
+    // that are not among the best are lowered; of equal scores the first document's counts more, as in a stable sort.
+    if (!top_.as_set || n_best == n_stayed) continue;
+    const std::size_t n_above = static_cast<std::size_t>(std::count_if(
+        stayed.begin(), stayed.begin() + static_cast<std::ptrdiff_t>(n_stayed), [=](double x) { return x > last; }));
+    std::size_t n_equal = n_best == 0 ? 0 : n_best - n_above;  // of these are among the best
+    for (std::size_t row = begin; row < end; ++row) {
+      if (side_[row] != Side::kStayed || scores[row] > last) continue;
+      if (scores[row] == last && n_equal > 0) {
+        --n_equal;
+      } else {
+        scores[row] = std::min(scores[row], below);
+      }
     }
   }
 }

@@ -34,6 +34,9 @@ class TopRanks {
  private:
   enum class Side : std::uint8_t { kStayed, kOut, kIn };
 
+  void gather_sums(const AliveRows& alive, std::size_t lane, const std::uint64_t* removed);
+  void mark(const AliveRows& alive, std::size_t lane, const std::uint64_t* removed, std::uint64_t* stopped);
+
   TopK top_{};
   std::vector<std::size_t> offset_;
   std::vector<std::uint32_t> query_of_;  // by row of the block

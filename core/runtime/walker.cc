@@ -65,30 +65,42 @@ Walker::Lowered::Lowered(const ForestView& forest, const Leaves& leaves)
     : n_features(forest.n_features),
       columns(forest),
       symmetric(Symmetric::find(forest, columns, leaves.payload_of_node)),
-      trees(forest, columns, leaves),
-      sliced(symmetric ? std::nullopt : Sliced::find(trees, columns)) {
-  if (!symmetric && !sliced && columns.has_categories()) {
+      trees(forest, columns, leaves) {
+  if (!symmetric && columns.has_categories() && !slices.get([this] { return slice(); }).sliced) {
     // Trees that are walked node by node are walked faster if all nodes ask about numbers.
     columns = Columns(forest, Sets::kColumns);
     if (!columns.has_categories()) trees = Trees(forest, columns, leaves);
+    slices.forget();
   }
   begin_walks();
   columns.forget_tests();
 }
 
 Walker::Lowered::Lowered(const ForestView& forest, const EngineParts& parts, PayloadRange payloads)
-    : n_features(forest.n_features), columns(forest, parts), trees(forest, columns, parts, payloads) {
-  if (parts.shape.size() == 3) sliced = Sliced::find(trees, columns);
+    : n_features(forest.n_features),
+      columns(forest, parts),
+      trees(forest, columns, parts, payloads),
+      may_slice(parts.shape.size() == 3) {
   begin_walks();
 }
 
 void Walker::Lowered::begin_walks() {
   narrow = walk_of(trees.narrow(), trees, columns);
   wide = walk_of(trees.wide(), trees, columns);
-  if (!symmetric && !sliced) tops = Sliced::find_large(trees, columns);
-  if (!symmetric && !sliced && !tops) tops = Sliced::find_tops(trees, columns);
-  const RankedColumns* by = ranked_for_all();
-  if (by == nullptr || !columns.takes_bytes()) return;
+  may_slice_rows = !symmetric && may_slice && kernels().sliced.max_row_ranks > 0 &&
+                   std::ranges::all_of(trees.trees(), [](auto& tree) { return tree.depth <= Sliced::kRowLevels; });
+}
+
+Walker::Slices Walker::Lowered::slice() const {
+  Slices made;
+  if (!symmetric && may_slice) made.sliced = Sliced::find(trees, columns);
+  if (!symmetric && !made.sliced) made.tops = Sliced::find_large(trees, columns);
+  if (!symmetric && !made.sliced && !made.tops) made.tops = Sliced::find_tops(trees, columns);
+  const RankedColumns* const by = symmetric     ? &symmetric->ranks()
+                                  : made.sliced ? &made.sliced->ranks()
+                                  : made.tops && made.tops->is_large() ? &made.tops->ranks()
+                                                                       : nullptr;
+  if (by == nullptr || !columns.takes_bytes()) return made;
   // A row of each byte, ranked as any other.
   AlignedVector<std::uint32_t> keys(kByteValues * columns.stride());
   for (std::uint32_t c = 0; c < columns.size(); ++c) {
@@ -96,8 +108,9 @@ void Walker::Lowered::begin_walks() {
       keys[byte * columns.stride() + c] = columns.key_of_byte(c, static_cast<std::uint8_t>(byte));
     }
   }
-  rank_of_byte.resize(by->size() * kByteValues);
-  by->rank({keys.data(), nullptr, 0, kByteValues, false}, columns.stride(), rank_of_byte.data(), kByteValues);
+  made.rank_of_byte.resize(by->size() * kByteValues);
+  by->rank({keys.data(), nullptr, 0, kByteValues, false}, columns.stride(), made.rank_of_byte.data(), kByteValues);
+  return made;
 }
 
 Walker::Walker(const ForestView& forest, const Leaves& leaves) {
@@ -174,7 +187,7 @@ void Walker::store(StoredEngine& out) const {
 
 std::size_t Walker::bytes_of_lowered() const {
   const auto of = [](const auto& part) { return part ? part->bytes() : 0; };
-  return lowered_->trees.bytes() + of(symmetric()) + of(sliced()) + of(lowered_->tops);
+  return lowered_->trees.bytes() + of(symmetric()) + of(sliced()) + of(slices().tops);
 }
 
 std::size_t Walker::bytes() const {
@@ -244,11 +257,11 @@ void Walker::index_columns(Scratch& scratch) const {
 
 void Walker::load_for_all(const RowsView& rows, std::size_t first, std::size_t n, Scratch& scratch) const {
   if (n < kEnoughForColumns) return load(rows, first, n, scratch);
-  if (rows.is_bytes && !lowered_->rank_of_byte.empty()) return rank_bytes(rows, first, n, scratch);
+  if (rows.is_bytes && !slices().rank_of_byte.empty()) return rank_bytes(rows, first, n, scratch);
   if (const RankedColumns* by = ranked_for_all()) return load_ranks(*by, rows, first, n, scratch);
   load(rows, first, n, scratch);
-  if (!lowered_->tops) return index_keys(scratch);
-  make_ranks(lowered_->tops->ranks(), scratch);
+  if (!slices_tops()) return index_keys(scratch);
+  make_ranks(slices().tops->ranks(), scratch);
   scratch.block.n_walked = Sliced::kTopLevels;
 }
 
@@ -282,7 +295,7 @@ void Walker::rank_bytes(const RowsView& rows, std::size_t first, std::size_t n, 
   std::uint8_t* ranks = grow_to(scratch.ranks, stride * n_columns);
   scratch.block = {nullptr, nullptr, 0, padded, false, {ranks, stride, n_columns}};
   const auto* x = static_cast<const std::uint8_t*>(rows.data) + static_cast<std::ptrdiff_t>(first) * rows.row_stride;
-  const std::uint8_t* rank_of = lowered_->rank_of_byte.data();
+  const std::uint8_t* rank_of = slices().rank_of_byte.data();
   for (std::size_t c = 0; c < n_columns; ++c, ranks += stride, rank_of += kByteValues) {
     const std::uint32_t feature = columns().feature(ranked_for_all()->column_of(c));
     const std::uint8_t* from = x + static_cast<std::ptrdiff_t>(feature) * rows.column_stride;
@@ -314,7 +327,7 @@ void Walker::walk(const Tree& tree, Scratch& scratch, std::uint32_t* payload) co
   if (scratch.block.ranks.of_rows != nullptr) {
     if (symmetric()) return symmetric()->walk(tree.index, scratch.block, payload, of_leaf());
     if (sliced()) return sliced()->walk(tree.index, scratch.block, payload, of_leaf());
-    lowered_->tops->walk(tree.index, scratch.block, payload);
+    slices().tops->walk(tree.index, scratch.block, payload);
     if (large() != nullptr) return look_up(scratch.block.n, payload);
   }
   std::uint32_t* rows = scratch.walk.data();
@@ -352,8 +365,19 @@ void Walker::walk_row(const Tree* trees, std::size_t n, const std::uint32_t* key
 
 void Walker::walk_row(const std::uint32_t* keys, std::uint32_t* payload) const {
   if (symmetric() && symmetric()->walks_rows()) return symmetric()->walk_row(keys, payload, of_leaf());
-  if (sliced() && sliced()->walks_rows()) return sliced()->walk_row(keys, payload, of_leaf());
+  if (slices_row()) return sliced()->walk_row(keys, payload, of_leaf());
   walk_row(trees().data(), trees().size(), keys, payload);
+}
+
+// As long as no batch has come, rows are walked, until that has taken about as long as slicing the trees would: then they
+// are sliced. So a row or two do not wait for it, and many take at most twice the time that would have been best.
+bool Walker::slices_row() const {
+  constexpr std::uint32_t kEnoughRows = 400;  // measured: 260 to 470
+  if (!lowered_->may_slice_rows) return false;
+  if (lowered_->slices.peek() == nullptr && lowered_->n_walked.fetch_add(1, std::memory_order_relaxed) < kEnoughRows) {
+    return false;
+  }
+  return sliced() && sliced()->walks_rows();
 }
 
 void Walker::take_steps(const std::uint32_t* trees, std::size_t n, const std::uint32_t* keys, std::uint32_t* at) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "kernels/kernels.h"
 #include "runtime/aligned.h"
 #include "runtime/columns.h"
+#include "runtime/made_once.h"
 #include "runtime/parallel.h"
 #include "runtime/sliced.h"
 #include "runtime/symmetric.h"
@@ -79,13 +81,15 @@ class Walker {
   // Which loop blocks of rows run through.
   const char* loop() const { return symmetric() ? "symmetric" : sliced() ? "sliced" : "walked"; }
   // Whether the top levels of walked trees are sliced, or all of their levels, where all rows go through all trees.
-  bool slices_tops() const { return lowered_->tops.has_value(); }
+  bool slices_tops() const { return slices().tops.has_value(); }
   // The walked trees if all of their levels are, else null.
-  const Sliced* large() const { return slices_tops() && lowered_->tops->is_large() ? &*lowered_->tops : nullptr; }
+  const Sliced* large() const { return slices_tops() && slices().tops->is_large() ? &*slices().tops : nullptr; }
   // About how long evaluating a tree takes for each of n rows, compared with walking it in a batch.
   double cost_of_tree(std::size_t n) const;
   const std::optional<Symmetric>& symmetric() const { return lowered_->symmetric; }
-  const std::optional<Sliced>& sliced() const { return lowered_->sliced; }
+  const std::optional<Sliced>& sliced() const { return slices().sliced; }
+  // Makes what rows are predicted by now, which the first rows would wait for otherwise.
+  void prepare() const { slices(); }
 
   // Makes space for n rows, a multiple of kChunk. Loading up to that many moves nothing that is already loaded.
   void reserve(std::size_t n, Scratch& scratch) const;
@@ -147,30 +151,38 @@ class Walker {
   // The same for blocks that load_for_all() makes.
   template <class Work>
   void for_each_block_for_all(std::size_t n_rows, std::size_t n_threads, std::size_t row_bytes, Work work) const {
+    if (n_rows < kEnoughForColumns) return for_each_range(n_rows, kChunk, n_threads, work);
     if (ranked_for_all() == nullptr) return for_each_block(n_rows, n_threads, row_bytes, work);
     for_each_range(n_rows, ranked_block_rows(row_bytes), n_threads, work);
   }
 
  private:
+  // How trees are evaluated without walking them, where that is faster.
+  struct Slices {
+    std::optional<Sliced> sliced;  // if they are not symmetric
+    std::optional<Sliced> tops;    // of trees that are walked, or all of them
+    AlignedVector<std::uint8_t> rank_of_byte;  // [column of ranks for all][256]; empty: bytes become keys first
+  };
+
   struct Lowered {
     Lowered(const ForestView& forest, const Leaves& leaves);
     Lowered(const ForestView& forest, const EngineParts& parts, PayloadRange payloads);
     Lowered(const Lowered&) = delete;  // narrow and wide point into trees
     void begin_walks();
-    // What the ranks of rows are made by, if trees are evaluated with ranks.
-    const RankedColumns* ranked() const { return symmetric ? &symmetric->ranks() : sliced ? &sliced->ranks() : nullptr; }
-    // The same if all rows go through all trees, and with nothing but ranks.
-    const RankedColumns* ranked_for_all() const { return tops && tops->is_large() ? &tops->ranks() : ranked(); }
+    Slices slice() const;
 
     std::size_t n_features;
     Columns columns;
     std::optional<Symmetric> symmetric;
     Trees trees;
-    std::optional<Sliced> sliced;  // if they are not symmetric
-    std::optional<Sliced> tops;    // of trees that are walked, or all of them
     Walk<NarrowNode> narrow;
     Walk<WideNode> wide;
-    AlignedVector<std::uint8_t> rank_of_byte;  // [column of ranks for all][256]; empty: bytes become keys first
+    bool may_slice = true;       // whole trees, unless a file says that they cannot be
+    bool may_slice_rows = false;  // also for single rows
+    // Made when the first batch comes, or after so many single rows that these have taken as long: slicing small trees takes
+    // longer than all else between a file and the first answer, and as much memory as the nodes.
+    MadeOnce<Slices> slices;
+    mutable std::atomic<std::uint32_t> n_walked{0};  // single rows before that
   };
 
   void load_ranks(const RankedColumns& by, const RowsView& rows, std::size_t first, std::size_t n,
@@ -190,8 +202,17 @@ class Walker {
   }
   // By leaf of symmetric or sliced trees; null: as these have them.
   const std::uint32_t* of_leaf() const { return payload_of_leaf_.empty() ? nullptr : payload_of_leaf_.data(); }
-  const RankedColumns* ranked() const { return lowered_->ranked(); }
-  const RankedColumns* ranked_for_all() const { return lowered_->ranked_for_all(); }
+  const Slices& slices() const {
+    return lowered_->slices.get([this] { return lowered_->slice(); });
+  }
+  // Whether a single row is to be answered by slices.
+  bool slices_row() const;
+  // What the ranks of rows are made by, if trees are evaluated with ranks.
+  const RankedColumns* ranked() const {
+    return symmetric() ? &symmetric()->ranks() : sliced() ? &sliced()->ranks() : nullptr;
+  }
+  // The same if all rows go through all trees, and with nothing but ranks.
+  const RankedColumns* ranked_for_all() const { return large() != nullptr ? &large()->ranks() : ranked(); }
 
   std::shared_ptr<const Lowered> lowered_;
   std::vector<std::int32_t> origins_;

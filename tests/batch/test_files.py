@@ -70,6 +70,15 @@ def test_every_format_gives_the_chosen_columns(tmp_path, suffix):
     assert found.schema.field("a").type == (pa.float64() if "csv" in suffix else pa.int64())
 
 
+def test_booleans_and_missing_values_of_csv_files(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("a,b,c,d\nTrue,1,None,x\nfalse,,NA,None\n,3,7.5,\n")
+    options = {"n_rows_per_batch": 2, "columns": list, "float_columns": {"a", "b", "c"}}
+    with open_fragment(Fragment(path, path.name), **options, null_texts={"", "None", "NA"}) as reader:
+        found = pa.Table.from_batches(reader.batches, reader.schema).to_pydict()
+    assert found == {"a": [True, False, None], "b": [1, None, 3], "c": [None, None, 7.5], "d": ["x", None, None]}
+
+
 @pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv"])
 def test_files_that_cannot_be_read_are_named(tmp_path, suffix):
     path = tmp_path / f"rows.{suffix}"

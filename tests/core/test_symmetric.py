@@ -65,7 +65,7 @@ def test_ways_to_compare_and_add(header):
     assert_same_bits(forest, rows_for(forest, 500))
 
 
-@pytest.mark.parametrize("n_features", [1, 15, 16, 17, 33, 70, 150])
+@pytest.mark.parametrize("n_features", [1, 15, 16, 17, 32, 33, 64, 70, 150])
 def test_numbers_of_features(n_features):
     forest = symmetric_forest(40, 6, n_features=n_features, seed=n_features)
     assert_same_bits(forest, rows_for(forest, 300))

@@ -187,7 +187,7 @@ class Pieces(Sample):
             [piece[part] for piece, part in zip(self.pieces, np.split(chosen, cuts), strict=True)], self.order
         )
 
-    def mapped(self, function):
+    def map(self, function):
         return Mapped(self, function)
 
     def sums(self, question):
@@ -197,7 +197,7 @@ class Pieces(Sample):
     def sums_of_each(self, question, cases):
         return (self.sums(lambda values, case=case: question(values, case)) for case in cases)
 
-    def gathered(self):
+    def gather(self):
         return np.concatenate(self.pieces)
 
     def none(self):
@@ -397,7 +397,7 @@ def assert_same(path, alone):
     assert all(path[i].digest == alone[i].digest for i in range(0, len(alone), 5))
     budget = 0.6 * alone.costs[0]
     # A cluster keeps counts, not rows, so its path goes by the objective's error.
-    assert path.at(max_cost=budget).digest == alone.validated(None).at(max_cost=budget).digest
+    assert path.at(max_cost=budget).digest == alone.judge_on(None).at(max_cost=budget).digest
 
 
 @pytest.mark.parametrize(
@@ -504,8 +504,8 @@ def test_a_sample_of_files_answers_as_an_array_does(partitions, forest, rows, cl
     some = sample.where(chosen).where(np.arange(17) > 4)
     expected = rows[chosen][5:]
     assert some.n_rows == len(expected)
-    np.testing.assert_array_equal(some.gathered(), expected)
-    np.testing.assert_array_equal(some.mapped(np.negative).sums(count_positive), count_positive(-expected))
+    np.testing.assert_array_equal(some.gather(), expected)
+    np.testing.assert_array_equal(some.map(np.negative).sums(count_positive), count_positive(-expected))
     bounds = np.linspace(-1, 1, 20)
     answers = list(some.sums_of_each(count_above, bounds))
     np.testing.assert_array_equal(answers, [count_above(expected, bound) for bound in bounds])
@@ -525,7 +525,7 @@ def test_a_file_that_changes_between_rounds_is_named(tmp_path, forest, rows, clu
 
 def test_too_many_rows_are_not_brought_together(partitions, forest, cluster):
     with pytest.raises(InputError, match="50 rows would have to be in memory at once, and max_fit_rows is 49"):
-        FileSample.of(cluster, forest, partitions, 49, None).gathered()
+        FileSample.of(cluster, forest, partitions, 49, None).gather()
 
 
 def test_a_file_rewritten_with_as_many_bytes_is_another_state(tmp_path):

@@ -4,14 +4,19 @@ import pickle
 
 import numpy as np
 import pandas as pd
+import polars
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy.sparse import csr_array
-from sklearn.compose import ColumnTransformer
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer, make_column_selector, make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_selection import SelectKBest, f_classif, mutual_info_classif
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler, TargetEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 import scurry
@@ -231,3 +236,122 @@ def test_entries_that_a_sparse_matrix_lacks():
     assert dense(rows, 0.0).tolist() == [[0.0, 2.0]]
     np.testing.assert_array_equal(dense(rows, np.nan), [[np.nan, 2.0]])
     assert dense("anything else", 0.0) == "anything else"
+
+
+ENCODERS = {
+    "ignores": OneHotEncoder(handle_unknown="ignore", sparse_output=False),
+    "refuses": OneHotEncoder(sparse_output=False),
+    "imputes": make_pipeline(
+        SimpleImputer(strategy="constant", fill_value="none"),
+        OneHotEncoder(handle_unknown="ignore", sparse_output=False),
+    ),
+    "targets": TargetEncoder(random_state=0),
+}
+
+
+def rotated(encoder, missing):
+    """Return a pipeline that is kept as a front, rows with missing values of these kinds, and its labels for them."""
+    rng = np.random.default_rng(0)
+    towns, kinds = (rng.choice(np.array(["Bern", "Oslo", "Rome", *missing], object), 600) for _ in range(2))
+    frame = pd.DataFrame(
+        {
+            "town": pd.Series(towns, dtype=object),
+            "kind": pd.Series(kinds, dtype=object),
+            "age": rng.integers(0, 90, 600),
+            "weight": np.where(rng.random(600) < 0.2, np.nan, rng.normal(size=600)),
+            "is_new": rng.random(600) < 0.5,
+        }
+    )
+    y = (frame.town.isna() ^ (frame.kind == "Oslo") ^ (frame.age > 40)).astype(int)
+    numbers = make_pipeline(SimpleImputer(), StandardScaler())
+    columns = ColumnTransformer(
+        [
+            ("texts", clone(encoder), ["town", "kind"]),
+            ("numbers", numbers, ["age", "weight"]),
+            ("rest", "passthrough", ["is_new"]),
+        ]
+    )
+    pipeline = make_pipeline(columns, PCA(4), DecisionTreeClassifier(random_state=0)).fit(frame, y)
+    return pipeline, frame, pipeline.predict(frame)
+
+
+def as_tables(frame):
+    table = polars.from_pandas(frame)
+    yield table
+    yield table.with_columns(polars.col("town").cast(polars.Categorical))
+    yield pa.Table.from_pandas(frame)
+    yield table.to_arrow().to_batches()[0]
+    yield table[5:6]  # one row, which does not tell what the steps make of all others
+
+
+@pytest.mark.parametrize("missing", [np.nan, None])
+@pytest.mark.parametrize("encoder", list(ENCODERS))
+def test_a_null_is_the_missing_value_that_kept_steps_learned(encoder, missing, tmp_path):
+    pipeline, frame, expected = rotated(ENCODERS[encoder], [missing])
+    for table in as_tables(frame):
+        forest = scurry.from_model(pipeline)
+        assert forest.front is not None
+        wanted = expected if len(table) > 1 else expected[5:6]
+        assert forest.predict(table).tolist() == wanted.tolist()
+        assert forest.predict(polars.from_pandas(frame)).tolist() == expected.tolist()
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    pq.write_table(pa.Table.from_pandas(frame), tmp_path / "rows.parquet")
+    for name in ("rows.csv", "rows.parquet"):
+        scurry.batch.score(tmp_path / name, scurry.from_model(pipeline), tmp_path / "labels", columns=("label",))
+        written = next((tmp_path / "labels").glob("rows*"))
+        assert pq.read_table(written).column("label").to_pylist() == expected.tolist()
+        written.unlink()
+
+
+def test_a_null_is_refused_where_kept_steps_learned_both_missing_values():
+    pipeline, frame, expected = rotated(ENCODERS["ignores"], [np.nan, None])
+    forest = scurry.from_model(pipeline)
+    assert forest.predict(frame).tolist() == expected.tolist()
+    with pytest.raises(InputError, match=r"'town' has a null, which may be NaN or None.*learned both"):
+        forest.predict(polars.from_pandas(frame))
+
+
+def test_a_null_that_kept_steps_refuse_is_refused():
+    pipeline, frame, expected = rotated(ENCODERS["refuses"], [])
+    forest = scurry.from_model(pipeline)
+    assert forest.predict(polars.from_pandas(frame)).tolist() == expected.tolist()
+    frame.loc[3, "town"] = np.nan
+    with pytest.raises(ValueError, match="Found unknown categories"):
+        forest.predict(polars.from_pandas(frame))
+
+
+def add_age(table):
+    return table.with_columns(age=polars.col("age") + 1).select("age", "weight")
+
+
+def test_steps_that_are_written_for_another_library_get_its_tables():
+    frame = polars.DataFrame(
+        {"age": [1.0, 2.0, 3.0, 4.0], "weight": [1.0, 0.0, 1.0, 0.0], "town": ["a", "b", "c", None]}
+    )
+    pipeline = make_pipeline(FunctionTransformer(add_age), DecisionTreeClassifier(random_state=0)).fit(
+        frame, [0, 1, 1, 0]
+    )
+    forest = scurry.from_model(pipeline)
+    assert forest.predict(frame).tolist() == [0, 1, 1, 0]
+    with pytest.raises(AttributeError, match="with_columns"):
+        forest.predict(frame.to_pandas())
+    with pytest.raises(AttributeError, match="with_columns"):  # what the frame of pandas lacks, not the column
+        forest.predict(frame.drop("weight"))
+
+
+def test_steps_that_people_use_are_trusted_in_files(tmp_path):
+    X = np.random.default_rng(0).normal(size=(300, 4))
+    frame, y = pd.DataFrame(X, columns=list("abcd")), (X[:, 0] > 0).astype(int)
+    filled = make_column_transformer((SimpleImputer(), make_column_selector(dtype_include=float)))
+    for scores in (f_classif, mutual_info_classif):
+        pipeline = make_pipeline(filled, SelectKBest(scores, k=3), PCA(2), DecisionTreeClassifier()).fit(frame, y)
+        scurry.from_model(pipeline).save(tmp_path / "forest.scurry")
+        assert (scurry.load(tmp_path / "forest.scurry").predict(frame) == pipeline.predict(frame)).all()
+
+
+def test_no_rows_pass_through_a_front():
+    pipeline, frame, _ = rotated(ENCODERS["ignores"], [np.nan])
+    forest = scurry.from_model(pipeline)
+    for empty in (frame[:0], polars.from_pandas(frame)[:0], pa.Table.from_pandas(frame)[:0]):
+        assert forest.predict(empty).tolist() == []
+        assert forest.predict_proba(empty).shape == (0, 2)

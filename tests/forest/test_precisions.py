@@ -1,5 +1,7 @@
 """What types of columns decide, compared with what scikit-learn converts them to."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -7,7 +9,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.preprocessing import FunctionTransformer, MinMaxScaler
+from sklearn.datasets import load_iris
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, StandardScaler
 
 import scurry
 from scurry.errors import FormatError, InputError
@@ -119,11 +124,27 @@ def test_refusals_name_columns_and_a_conversion():
     names = ["age", "weight", "kind"]
     message = describe_refusal([block], ["int64", "float32", "float32"], names, "pandas")
     assert message.startswith("column 'age' holds int64, column 'weight' holds float32, with which the pipeline")
-    assert message.endswith("X.astype({'age': 'float32'})")
-    assert describe_refusal([block], ["int64", "int8", "int8"], names, "polars").endswith("'age' to float32")
+    assert "also for a plan from a file: X.astype({'age': 'float32'}). That may" in message
+    message = describe_refusal([block], ["int64", "int8", "int8"], names, "polars")
+    assert "'age' to float32, as X.to_pandas().astype({'age': 'float32'}). " in message
     message = describe_refusal([block], ["float64"] * 3, names, "numpy")
     assert message.startswith("X holds float64,")
-    assert message.endswith("X.astype('float32')")
+    assert "X.astype('float32'). " in message
     wide = Block("alone", (0,), ("float64",))
     message = describe_refusal([Block("alone", (1,), ("float32",)), wide], ["float64"] * 3, names, "numpy")
-    assert message.endswith("pandas.DataFrame(X, columns=[…]).astype({'weight': 'float32'})")
+    assert "pandas.DataFrame(X, columns=[…]).astype({'weight': 'float32'}). " in message
+
+
+@pytest.mark.parametrize("library", ["pandas", "arrow", "numpy"])
+def test_advice_in_a_refusal_makes_rows_that_a_loaded_plan_takes(tmp_path, library):
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    X = X.set_axis(["a", "b", "c", "d"], axis=1)
+    pipeline = make_pipeline(StandardScaler(), RandomForestClassifier(5, random_state=0)).fit(X, y)
+    scurry.Predictor.full(scurry.from_model(pipeline, rows=X)).save(tmp_path / "plan.scurry")
+    plan, narrow = scurry.load(tmp_path / "plan.scurry"), X.astype("float32")
+    held = {"pandas": narrow, "arrow": pa.Table.from_pandas(narrow), "numpy": narrow.to_numpy()}[library]
+    with pytest.raises(InputError) as refusal:
+        plan.predict(held)
+    advice = re.search(r"a plan from a file: (?:.*, as )?(.*?)\. That may", str(refusal.value)).group(1)
+    converted = eval(advice, {"X": held})
+    assert (plan.predict(converted) == pipeline.predict(narrow.astype("float64"))).all()

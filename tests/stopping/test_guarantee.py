@@ -175,9 +175,9 @@ def test_every_row_is_as_likely_to_be_chosen():
 def test_cases_are_drawn_one_by_one():
     rows = InMemory(np.arange(6).reshape(3, 2))
     endless = iter(int, None)
-    answers = rows.mapped(np.negative).sums_of_each(lambda values, case: values.sum(axis=0) + case, endless)
+    answers = rows.map(np.negative).sums_of_each(lambda values, case: values.sum(axis=0) + case, endless)
     np.testing.assert_array_equal(next(answers), [-6, -9])
-    assert rows.mapped(tuple).n_rows == 3
+    assert rows.map(tuple).n_rows == 3
     assert rows.none().shape == (0, 2)
 
 

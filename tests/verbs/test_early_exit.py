@@ -174,7 +174,7 @@ def test_many_rows_spend_the_promise(boosted, method):
 @pytest.mark.parametrize("best", ["qwyc", "natural"])
 def test_auto_takes_what_spends_least_on_rows_of_its_own(boosted, monkeypatch, best):
     module = importlib.import_module("scurry.verbs.early_exit")
-    monkeypatch.setattr(module, "spent_by", lambda planner, choosing, method: 0.0 if method == best else 1e9)
+    monkeypatch.setattr(module, "measure_spending", lambda planner, choosing, method: 0.0 if method == best else 1e9)
     X, _ = two_classes(2000, 23)
     assert scurry.early_exit(boosted, X, max_disagreement=0.05, random_state=0).plan.method == best
 

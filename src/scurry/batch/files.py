@@ -138,6 +138,7 @@ def open_fragment(
     columns: ChooseColumns,
     float_columns: Collection[str],
     text_columns: Collection[str] = (),
+    null_texts: Collection[str] | None = None,
 ) -> Iterator[Reader]:
     """Open a fragment for reading in batches, in memory that does not grow with its size.
 
@@ -154,6 +155,8 @@ def open_fragment(
         1.5 if those hold whole numbers only.
     text_columns : collection of str
         Columns of a CSV file to leave as text, where Arrow would make a number of "007".
+    null_texts : collection of str, optional
+        What stands for a missing value in a CSV file; by default what Arrow knows.
 
     Yields
     ------
@@ -175,7 +178,7 @@ def open_fragment(
     with ExitStack() as stack:
         types = dict.fromkeys(float_columns, arrow().float64()) | dict.fromkeys(text_columns, arrow().string())
         with convert_errors(fragment):
-            reader = stack.enter_context(open_file(fragment.path, n_rows_per_batch, columns, types))
+            reader = stack.enter_context(open_file(fragment.path, n_rows_per_batch, columns, types, null_texts))
         yield replace(reader, batches=_convert_batch_errors(fragment, reader.batches))
 
 
@@ -204,7 +207,11 @@ def _convert_batch_errors(fragment: Fragment, batches: Iterable[Any]) -> Iterato
 
 @contextmanager
 def _open_parquet(
-    path: Path, n_rows_per_batch: int, columns: ChooseColumns, types: Mapping[str, Any]
+    path: Path,
+    n_rows_per_batch: int,
+    columns: ChooseColumns,
+    types: Mapping[str, Any],
+    null_texts: Collection[str] | None,
 ) -> Iterator[Reader]:
     import pyarrow.parquet as pq
 
@@ -217,20 +224,41 @@ def _open_parquet(
 
 
 @contextmanager
-def _open_csv(path: Path, n_rows_per_batch: int, columns: ChooseColumns, types: Mapping[str, Any]) -> Iterator[Reader]:
+def _open_csv(
+    path: Path,
+    n_rows_per_batch: int,
+    columns: ChooseColumns,
+    types: Mapping[str, Any],
+    null_texts: Collection[str] | None,
+) -> Iterator[Reader]:
     from pyarrow import csv
 
     # Opened once for the names of the columns: Arrow needs their types before it parses.
-    with csv.open_csv(path) as head:
-        names, wanted = head.schema.names, columns(head.schema.names)
-    known = {name: types[name] for name in names if name in types}
-    options = csv.ConvertOptions(include_columns=wanted, column_types=known, strings_can_be_null=True)
+    null_values = None if null_texts is None else sorted(null_texts)
+    with csv.open_csv(path, convert_options=csv.ConvertOptions(null_values=null_values)) as head:
+        schema, wanted = head.schema, columns(head.schema.names)
+    # Numbers may also be written as booleans, which are no floats to Arrow.
+    booleans = {field.name for field in schema if arrow().types.is_boolean(field.type)}
+    known = {
+        name: arrow().bool_() if name in booleans and types[name] == arrow().float64() else types[name]
+        for name in schema.names
+        if name in types
+    }
+    options = csv.ConvertOptions(
+        include_columns=wanted, column_types=known, null_values=null_values, strings_can_be_null=True
+    )
     with csv.open_csv(path, convert_options=options) as reader:
         yield Reader(reader.schema, reader, None)
 
 
 @contextmanager
-def _open_ipc(path: Path, n_rows_per_batch: int, columns: ChooseColumns, types: Mapping[str, Any]) -> Iterator[Reader]:
+def _open_ipc(
+    path: Path,
+    n_rows_per_batch: int,
+    columns: ChooseColumns,
+    types: Mapping[str, Any],
+    null_texts: Collection[str] | None,
+) -> Iterator[Reader]:
     pa = arrow()
     with pa.memory_map(str(path)) as stream:
         # Both forms of Arrow IPC use the same suffixes; only the file form can be opened at its end.

@@ -24,7 +24,7 @@ from scurry.batch.files import Fragment, Source, arrow, find, open_fragment
 from scurry.batch.rows import Scoring, check_queries, join_queries
 from scurry.checks import Progress, check_count, check_instance
 from scurry.errors import FormatError, InputError, OutputError, ScurryError
-from scurry.forest import Forest, float_columns, text_columns, thread_count
+from scurry.forest import Forest, float_columns, null_texts, text_columns, thread_count
 from scurry.forest.files.storage import replacing
 from scurry.monitoring import Watch
 from scurry.predictor import Predictor
@@ -305,6 +305,7 @@ def score_fragment(
         columns=scoring.choose_columns,
         float_columns=float_columns(scoring.forest),
         text_columns=text_columns(scoring.forest),
+        null_texts=null_texts(scoring.forest),
     ) as reader:
         schema = scoring.schema(reader.schema).with_metadata({_IDENTITY: identity})
         # A watch that was saved counts the rows of this output, so that it must not be lost then.

@@ -111,7 +111,7 @@ def read_rows(source: Sequence[str], forest: Forest, label: str | None = None) -
 def read_queries(source: Sequence[str], forest: Forest, label: str | None, groups: str | None) -> tuple[Any, Any, Any]:
     """Return all rows of some files: features, labels and the query of each row, the latter two if they are named."""
     from scurry.batch.files import arrow, find, open_fragment
-    from scurry.forest import columns_read, float_columns, text_columns
+    from scurry.forest import columns_read, float_columns, null_texts, text_columns
 
     def select(names: list[str]) -> list[str]:
         for option, name in (("label", label), ("groups", groups)):
@@ -129,6 +129,7 @@ def read_queries(source: Sequence[str], forest: Forest, label: str | None, group
             columns=select,
             float_columns=numeric,
             text_columns=textual,
+            null_texts=null_texts(forest),
         ) as reader:
             tables.append(arrow().Table.from_batches(reader.batches, reader.schema))
     # Permissive, because one file may hold whole numbers where another has decimals.

@@ -51,7 +51,7 @@ from scurry.checks import Progress, check_count
 from scurry.costs import ErrorCosts, FeatureCosts
 from scurry.distributed.cluster import connect, gather, get_or_make, share, submit
 from scurry.errors import InputError
-from scurry.forest import Forest, as_rows, columns_read, float_columns, text_columns
+from scurry.forest import Forest, as_rows, columns_read, float_columns, null_texts, text_columns
 from scurry.importers import from_model
 from scurry.orders.curves import measure_curve
 from scurry.orders.ordering_set import OrderingSet
@@ -132,6 +132,7 @@ class Partition:
             columns=choose_columns,
             float_columns=floats,
             text_columns=text_columns(forest) - {self.label},
+            null_texts=null_texts(forest),
         )
 
 
@@ -227,7 +228,7 @@ class FileSample(Sample):
         both[self.chosen] = chosen
         return replace(self, chosen=both)
 
-    def mapped(self, function: Callable[[Any], Any]) -> FileSample:
+    def map(self, function: Callable[[Any], Any]) -> FileSample:
         """Return a sample of what `function` makes of the rows; workers call it whenever they read rows."""
         return replace(self, functions=(*self.functions, function))
 
@@ -245,9 +246,9 @@ class FileSample(Sample):
     def each(self, number: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
         """Return one number for each row, in order, after one round over the files."""
         # However many rows there are: a number takes less memory than a row.
-        return replace(self, limit=self.n_rows).mapped(number).gathered()
+        return replace(self, limit=self.n_rows).map(number).gather()
 
-    def gathered(self) -> NDArray[Any]:
+    def gather(self) -> NDArray[Any]:
         """Return all rows in memory, in order."""
         if self.n_rows > self.max_gathered:
             raise InputError(

@@ -101,8 +101,8 @@ class Grower:
             "trees": self._trees,
             "forests": self._forests,
             "fewer features": self._fewer_features,
-            "budgeted": self._budgeted,
-            "boosted": self._boosted,
+            "budgeted": self._grow_budgeted,
+            "boosted": self._grow_boosted,
         }.items():
             if kind not in kinds:
                 continue
@@ -149,7 +149,7 @@ class Grower:
             worth = np.where(price > 0, importance / np.maximum(price, 1e-300), np.where(importance > 0, np.inf, 0.0))
             features = np.delete(features, np.argsort(worth, kind="stable")[: max(1, len(features) // 4)])
 
-    def _budgeted(self, names: Collection[str] | None) -> Iterator[Grown]:
+    def _grow_budgeted(self, names: Collection[str] | None) -> Iterator[Grown]:
         if self._has_missing:
             return  # these growers take no missing values
         for criterion in _CRITERIA:
@@ -158,7 +158,7 @@ class Grower:
             )
             yield f"BudgetRF by {criterion}", thrifty.fit(*self._resampled), None
 
-    def _boosted(self, names: Collection[str] | None) -> Iterator[Grown]:
+    def _grow_boosted(self, names: Collection[str] | None) -> Iterator[Grown]:
         if self._has_missing:
             return
         prices = self.costs.alone / (self.costs.alone.sum() or 1.0)

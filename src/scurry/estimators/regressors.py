@@ -24,7 +24,7 @@ from scurry.promises import TopK, Values
 from scurry.runners.runner import Run
 from scurry.verbs.early_exit import early_exit
 from scurry.verbs.options import check_groups
-from scurry.verbs.planners.by_ranks import ranked_by_score
+from scurry.verbs.planners.by_ranks import rank_by_score
 
 _OF_RMSE = 0.25  # the error by default: it changes the RMSE by about 1 %
 _RMSE_SHARE = 0.2  # of the calibration rows, which measure the RMSE where no error is given
@@ -316,7 +316,7 @@ class EarlyExitRanker(BudgetedEstimator):
         return  # whatever has one score for each row ranks; `early_exit` says so of others
 
     def _import_model(self, model: Any) -> Forest:
-        return ranked_by_score(super()._import_model(model))
+        return rank_by_score(super()._import_model(model))
 
     def _make_predictor(self, train: Train) -> Predictor:
         return self._calibrate(self.max_changed)

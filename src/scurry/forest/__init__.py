@@ -12,6 +12,7 @@ from scurry.forest.rows import (
     columns_read,
     float_columns,
     in_blocks,
+    null_texts,
     text_columns,
     thread_count,
 )
@@ -77,6 +78,7 @@ __all__ = [
     "leaf_scores",
     "mean_of_leaves",
     "neighbours",
+    "null_texts",
     "reader_of",
     "score_step",
     "score_threshold",

@@ -34,7 +34,7 @@ from scurry.forest.structure import (
     score_step,
 )
 from scurry.forest.tables import Encoder
-from scurry.forest.trees import cut_trees, join_trees
+from scurry.forest.trees import cut_trees, join_trees, may_be_cut
 from scurry.forest.wrappers import Wrapper
 
 # What a leaf holds in arrays that only splits read.
@@ -265,7 +265,7 @@ class Forest(StoredForest):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The content of a file, checked as one. A front goes from process to process as it is.
-        return _received, (container_bytes("forest", *self.to_packed_parts()), self.front)
+        return _receive, (container_bytes("forest", *self.to_packed_parts()), self.front)
 
     def __deepcopy__(self, memo: object) -> Self:
         return self  # immutable: a copy would only take memory, and build its engine again
@@ -326,7 +326,7 @@ class Forest(StoredForest):
 
     def _lower(self) -> _core.Engine:
         whole = _core.Engine(self._lowered_from, classes=self.engine_labels, leaf_ids=False)
-        cut = cut_trees(self) if whole.loop == "walked" else None
+        cut = cut_trees(self) if may_be_cut(self) and whole.loop == "walked" else None
         if cut is None:
             return whole
         parts = _core.Engine(self.replace(**cut).arrays, classes=self.engine_labels, leaf_ids=False)
@@ -509,6 +509,7 @@ class Forest(StoredForest):
         (0.9, 0.1)
         """
         call = RowCall.of(self, answer, self.predict, self.predict_proba)
+        self.engine.prepare()
         return self.engine.one_row(call.answer, **call.options)
 
     @cached_property
@@ -747,6 +748,6 @@ class Forest(StoredForest):
         return self.replace(wrapper=None)
 
 
-def _received(data: bytes, front: Front | Combinations | None = None) -> Forest:
+def _receive(data: bytes, front: Front | Combinations | None = None) -> Forest:
     forest = Forest.from_container(container_of(data))
     return forest if front is None else forest.replace(front=front)

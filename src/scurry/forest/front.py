@@ -6,6 +6,7 @@ Steps that cannot be folded stay a `Front`, through which rows pass first.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,11 +17,13 @@ from numpy.typing import NDArray
 
 from scurry import _core, skops
 from scurry.checks import check_choice, check_instance
-from scurry.errors import FormatError, InputError
-from scurry.forest.precisions import Block
+from scurry.errors import FormatError, InputError, require_extra
+from scurry.forest.precisions import Block, is_number, type_name
 
 NA_UNKNOWN, NA_REFUSED, NULL_REFUSED = -1, -2, -3
 _WHAT = "a front, the transformers that rows pass through first,"
+_N_COMPARED = 256  # rows after which steps that never told NaN from None are taken to make no difference
+_NO_CATEGORY = "\x00 no category"
 
 
 @dataclass(frozen=True)
@@ -189,21 +192,93 @@ class Front:
     transformer: Any
     why: str
     sparse_zero: float = 0.0
+    # By column: whether None is its missing value, None while the steps made no difference, and in how many rows.
+    _asked: dict[str, tuple[bool | None, int]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not hasattr(self.transformer, "transform"):
             raise InputError(f"a front needs a fitted transformer, got {type(self.transformer).__name__}")
         check_instance("why", self.why, str)
 
-    def __call__(self, X: Any) -> Any:
-        """Return the rows as the trees read them: an array or a table."""
-        if type(X).__module__.startswith("pyarrow"):  # of which scikit-learn takes some, and refuses most
-            X = X.to_pandas()
-        return dense(self.transformer.transform(X), self.sparse_zero)
-
     def rows(self, X: Any, read: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
-        """Return the rows as the trees read them; `read` makes a matrix of a table."""
-        return read(self(X))
+        """Return the rows as the trees read them; `read` makes a matrix of a table.
+
+        A table of another library passes through the steps as the one of pandas that it can be converted to. A null
+        text is the missing value that the steps learned there, NaN or None, as in a folded pipeline.
+        """
+
+        def ask(rows: Any) -> NDArray[Any]:
+            return read(dense(self.transformer.transform(rows), self.sparse_zero))
+
+        frame = _as_pandas(X)
+        if frame is None:
+            return ask(X)
+        try:
+            return ask(self._with_nulls(frame, ask))
+        except AttributeError:
+            # Steps of one's own may be written for tables of this library alone.
+            try:
+                return ask(X)
+            except Exception:  # what they raised for pandas says more
+                pass
+            raise
+
+    def _with_nulls(self, frame: Any, ask: Callable[[Any], NDArray[Any]]) -> Any:
+        """Return a frame of pandas in whose columns of texts nulls are what the steps learned."""
+        is_null = {at: frame.iloc[:, at].isna().to_numpy() for at in _hold_texts(frame)}
+        is_null = {at: nulls for at, nulls in is_null.items() if nulls.any()}
+        filled = frame.copy(deep=False)
+        for at, nulls in is_null.items():
+            if type_name(frame.dtypes.iloc[at]) == "object":
+                filled.isetitem(at, _put(frame.iloc[:, at], nulls, np.nan))
+        # What the steps make of a column is asked in rows whose other texts are all there.
+        whole = filled.copy(deep=False)
+        for at, nulls in is_null.items():
+            if not nulls.all():
+                known = frame.iloc[int(nulls.argmin()), at]
+                whole.isetitem(at, _put(frame.iloc[:, at], nulls, known))
+        for at, nulls in is_null.items():
+            if self._learned_none(str(frame.columns[at]), at, whole[nulls][:_N_COMPARED], ask):
+                filled.isetitem(at, _put(frame.iloc[:, at], nulls, None))
+        return filled
+
+    def _learned_none(self, name: str, at: int, rows: Any, ask: Callable[[Any], NDArray[Any]]) -> bool:
+        """Return whether a missing value in a column is None to the steps, and not NaN.
+
+        Parameters
+        ----------
+        name : str
+        at : int
+            The position of the column.
+        rows : DataFrame
+            Rows to ask the steps about.
+        ask : callable
+            Returns what the trees read of rows.
+        """
+        known, n_compared = self._asked.get(name, (None, 0))
+        if known is not None or n_compared >= _N_COMPARED:
+            return bool(known)
+
+        def answer(value: Any) -> NDArray[Any] | None:
+            given = rows.copy(deep=False)
+            given.isetitem(at, _put(rows.iloc[:, at], np.ones(len(rows), np.bool_), value))
+            try:
+                return ask(given)
+            except Exception:  # whatever steps raise for values that they refuse
+                return None
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            nan, none = answer(np.nan), answer(None)
+            if _is_same(nan, none):
+                self._asked[name] = None, n_compared + len(rows)
+                return False
+            unknown = answer(_NO_CATEGORY)
+        learned_nan, learned_none = (one is not None and not _is_same(one, unknown) for one in (nan, none))
+        if learned_nan and learned_none:
+            raise InputError(describe_null(name), argument="X")
+        self._asked[name] = learned_none, 0
+        return learned_none
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the fields for the header of a file, and the transformer as skops stores it."""
@@ -233,6 +308,47 @@ class Front:
             "Import the last step alone, and give its forest transformed rows: scurry.from_model(pipeline[-1]), "
             "pipeline[:-1].transform(X)"
         )
+
+
+def describe_null(name: str, row: int | None = None) -> str:
+    """Return what is wrong with a null in a column whose steps know two missing values."""
+    where = "" if row is None else f" in row {row}"
+    return (
+        f"column {name!r} has a null{where}, which may be NaN or None: the pipeline's encoder learned both, as "
+        "different categories. Pass a table of pandas, which tells them apart, or train on one of them"
+    )
+
+
+def _as_pandas(X: Any) -> Any:
+    """Return a table of another library than pandas as one of pandas; None for anything else."""
+    kind = type(X)
+    is_table = hasattr(kind, "columns") and (hasattr(kind, "to_pandas") or hasattr(kind, "__arrow_c_stream__"))
+    if not is_table or kind.__module__.startswith("pandas"):
+        return None
+    with require_extra("data", f"to pass a {kind.__name__} through the steps of a pipeline"):
+        if hasattr(X, "to_pandas"):  # of polars, Arrow, narwhals and others
+            return X.to_pandas()
+        import pyarrow
+
+        return pyarrow.table(X).to_pandas()
+
+
+def _hold_texts(frame: Any) -> list[int]:
+    """Return the positions of columns in which NaN and None may mean different things."""
+    return [at for at, dtype in enumerate(frame.dtypes) if not is_number(type_name(dtype)) and dtype.kind not in "mM"]
+
+
+def _put(column: Any, where: NDArray[np.bool_], value: Any) -> Any:
+    """Return a column of objects with a value in some rows."""
+    values = column.to_numpy(dtype=object, copy=True)
+    values[where] = value
+    return type(column)(values, index=column.index, dtype=object)
+
+
+def _is_same(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one, other, equal_nan=True)
 
 
 def dense(rows: Any, sparse_zero: float) -> Any:

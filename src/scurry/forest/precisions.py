@@ -146,7 +146,7 @@ def _alone(types: Sequence[str]) -> str:
     return found.pop() if len(found) == 1 else _own(types)
 
 
-def _joined(types: Sequence[str]) -> str:
+def _join(types: Sequence[str]) -> str:
     common = _common(types)
     if common is None:
         return "float64" if all(_is_nullable(name) or name in _NUMBERS for name in types) else _own(types)
@@ -155,7 +155,7 @@ def _joined(types: Sequence[str]) -> str:
 
 def _exactly(types: Sequence[str]) -> str:
     common = _common(types)
-    return _joined(types) if common is None or "bool" in types else common.name
+    return _join(types) if common is None or "bool" in types else common.name
 
 
 def _integers(types: Sequence[str]) -> str:
@@ -166,7 +166,7 @@ def _integers(types: Sequence[str]) -> str:
     return "floats" if any(name.startswith("float") for name in types) else "integers"
 
 
-_PRECISION = {"together": _together, "alone": _alone, "joined": _joined, "exactly": _exactly, "integers": _integers}
+_PRECISION = {"together": _together, "alone": _alone, "joined": _join, "exactly": _exactly, "integers": _integers}
 _NUMBERS = frozenset([*_OF_ARROW.values(), np.dtype(np.longdouble).name])
 
 
@@ -289,10 +289,11 @@ def describe_refusal(blocks: Sequence[Block], types: Sequence[str], titles: Sequ
         what, dtype = f"X holds {types[0]}", float_type_of_arrays(blocks)
         how = f"X.astype({dtype!r})" if dtype != "mixed" else f"pandas.DataFrame(X, columns=[…]){how[1:]}"
     elif library != "pandas":
-        how = ", ".join(f"{titles[at]!r} to {name}" for at, name in changes.items())
+        how = ", ".join(f"{titles[at]!r} to {name}" for at, name in changes.items()) + f", as X.to_pandas(){how[1:]}"
     found, accepted = block.precision([types[at] for at in block.columns]), " or ".join(block.accepts)
     return (
         f"{what}, with which the pipeline computes in another precision ({found}) than with the rows that this forest "
-        f"was made for ({accepted}). Import it for your rows, scurry.from_model(pipeline, rows=X), or convert them, "
-        f"which may change the pipeline's own answers: {how}"
+        f"was made for ({accepted}). Convert them, also for a plan from a file: {how}. That may change the pipeline's "
+        "own answers to rows near its thresholds; where it must not, make the forest or the plan again from the "
+        "pipeline and rows of these types: scurry.from_model(pipeline, rows=X), scurry.early_exit(pipeline, X, …)"
     )

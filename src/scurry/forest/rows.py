@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from scurry import _core
 from scurry.checks import check_choice, check_count
 from scurry.errors import InputError
-from scurry.forest.front import dense
+from scurry.forest.front import Front, dense
 from scurry.forest.structure import ForestFields
 from scurry.forest.tables import ByteRows, CodedRows, look_like_numbers, reader_of
 
 ANSWERS = ("label", "probabilities")
 _LOSSLESS_KINDS = "biufUSO"  # of numpy's types, those whose values Python's own objects hold
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+_PANDAS_NULLS = "#N/A N/A,#N/A,#NA,-1.#IND,-1.#QNAN,-NaN,-nan,1.#IND,1.#QNAN,<NA>,N/A,NA,NULL,NaN,None,n/a,nan,null,"
 _FEW_ROWS = 64  # of a table: numbers are as fast
 _CELLS_AT_ONCE = 2**22  # of a sparse matrix made dense: at most 32 MB
 
@@ -110,7 +111,7 @@ def as_value(forest: ForestFields, feature: int, given: Any) -> float:
 
 def columns_read(forest: ForestFields, names: Sequence[str]) -> list[str]:
     """Return the columns of a table that `forest` reads, or all if some are missing, so that the error names them."""
-    if forest.feature_names is None:
+    if forest.feature_names is None or isinstance(forest.front, Front):  # whose outputs have names, too
         return list(names)
     known = set(forest.feature_names[: forest.n_given])
     chosen = [name for name in names if name in known or name.replace(" ", "_") in known]
@@ -118,15 +119,29 @@ def columns_read(forest: ForestFields, names: Sequence[str]) -> list[str]:
 
 
 def float_columns(forest: ForestFields) -> frozenset[str]:
-    """Return the names of the features that hold numbers."""
-    names = forest.feature_names or ()
+    """Return the names of the columns of a table that are known to hold numbers."""
+    names = _column_names(forest)
     return frozenset(name for j, name in enumerate(names) if j not in forest.categories)
 
 
 def text_columns(forest: ForestFields) -> frozenset[str]:
-    """Return the names of the features whose categories are texts that look like numbers, such as "007"."""
-    names, categories = forest.feature_names or (), forest.categories
+    """Return the names of the columns of a table whose categories are texts that look like numbers, such as "007"."""
+    names, categories = _column_names(forest), forest.categories
     return frozenset(name for j, name in enumerate(names) if j in categories and look_like_numbers(categories[j]))
+
+
+def null_texts(forest: ForestFields) -> frozenset[str]:
+    """Return what stands for a missing value in a CSV file: what pandas reads as one, unless the model knows it."""
+    lists = [] if isinstance(forest.front, Front) else [*forest.categories.values()]
+    lists += [] if forest.classes is None else [forest.classes]
+    return frozenset(_PANDAS_NULLS.split(",")) - {
+        value for values in lists for value in values.tolist() if isinstance(value, str)
+    }
+
+
+def _column_names(forest: ForestFields) -> Sequence[str]:
+    """Return what the columns of a table are called; nothing where a front makes other columns of them."""
+    return () if isinstance(forest.front, Front) else forest.feature_names or ()
 
 
 class RowOptions(TypedDict):
@@ -204,7 +219,11 @@ def _objects(values: NDArray[Any]) -> list[Any]:
 
 
 def _convert(forest: ForestFields, X: Any) -> NDArray[Any]:
-    return _read(forest, X) if forest.front is None else forest.front.rows(X, partial(_read, forest))
+    if forest.front is None:
+        return _read(forest, X)
+    if isinstance(forest.front, Front) and (getattr(X, "shape", ()) or [len(X)])[0] == 0:
+        return np.empty((0, forest.n_features), forest.input_dtype)  # steps of scikit-learn refuse no rows
+    return forest.front.rows(X, partial(_read, forest))
 
 
 def _read(forest: ForestFields, X: Any) -> NDArray[Any]:

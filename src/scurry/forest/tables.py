@@ -22,7 +22,7 @@ from scurry import _core
 from scurry.checks import check_instance
 from scurry.errors import InputError, require_extra
 from scurry.forest.combinations import Combinations
-from scurry.forest.front import NA_REFUSED, NA_UNKNOWN, NULL_REFUSED, RawRows
+from scurry.forest.front import NA_REFUSED, NA_UNKNOWN, NULL_REFUSED, RawRows, describe_null
 from scurry.forest.precisions import arrow_types, describe_refusal, suggest_types, type_name, with_nulls
 from scurry.forest.structure import ForestFields
 
@@ -427,6 +427,8 @@ class TableReader:
         if failure is None:
             return
         feature, problem, example = failure
+        if problem == "null":
+            raise InputError(describe_null(self._titles[feature], example))
         name, values = self._titles[feature], self._categories.get(feature, np.array([])).tolist()
         shown = ", ".join(map(repr, values[:5])) + (", …" if len(values) > 5 else "")
         if isinstance(example, float) and example.is_integer():
@@ -447,8 +449,6 @@ class TableReader:
             "missing": f"has a missing value in row {example}, which the pipeline's encoder refuses: it "
             + (f"learned {learned} as the missing value, make that of it" if learned else "was trained on none")
             + '. Fill missing values before training and here, or fit the encoder with handle_unknown="ignore"',
-            "null": f"has a null in row {example}, which may be NaN or None: the pipeline's encoder learned both, as "
-            "different categories. Pass a table of pandas, which tells them apart, or train on one of them",
             "NA": f"holds pandas' NA in row {example}, which the pipeline's own steps refuse: they know missing values "
             "as NaN. Convert the column: .astype(object).where(column.notna(), float('nan'))",
             "not numeric": f"is not numeric (for example {example!r}); encode it as the model was trained",

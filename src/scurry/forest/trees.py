@@ -115,6 +115,12 @@ _MOST_PARTS = 2  # for each tree, on average: with more, walking trees as they a
 _MAX_NODES = 2**18
 
 
+def may_be_cut(forest: ForestFields) -> bool:
+    """Return whether some trees are a little too large for the native loop for small trees, and could be divided."""
+    most_leaves = (int(np.diff(forest.tree_offset).max()) + 1) // 2
+    return forest.aggregation == "sum" and forest.n_nodes <= _MAX_NODES and MAX_LEAVES < most_leaves <= 2 * MAX_LEAVES
+
+
 def cut_trees(forest: ForestFields) -> dict[str, Any] | None:
     """Return the fields of a forest whose trees have at most `MAX_LEAVES` leaves, and whose scores are the same.
 
@@ -139,11 +145,9 @@ def cut_trees(forest: ForestFields) -> dict[str, Any] | None:
     >>> cut.n_trees > forest.n_trees, bool((cut.scores(X) == forest.scores(X)).all())
     (True, True)
     """
+    if not may_be_cut(forest):
+        return None
     n_leaves = (np.diff(forest.tree_offset) + 1) // 2
-    if forest.aggregation != "sum" or forest.n_nodes > _MAX_NODES or n_leaves.max() <= MAX_LEAVES:
-        return None
-    if n_leaves.max() > 2 * MAX_LEAVES:
-        return None
     copies: list[_Copy] = []
     output = []
     for tree in range(forest.n_trees):

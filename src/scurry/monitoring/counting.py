@@ -254,7 +254,7 @@ class Counting:
         known = [answers for answers in self._answers if answers is not None]
         answers = np.concatenate(known) if sum(map(len, known)) == len(numbers) else None
         outcomes = self.compare.observe(self.compare.restore(rows), numbers, answers)
-        changed = promise.changed(outcomes)
+        changed = promise.find_changed(outcomes)
         # From here on nothing fails, so that rows are counted once or, if the model cannot answer them, not at all.
         self.pending.clear()
         self._answers = []
@@ -359,7 +359,7 @@ class Counting:
                 y=classes[codes[:, 2]],
                 classes=tuple(classes.tolist()),
             )
-            self._count(outcomes, numbers, record.setup.promise.changed(outcomes))
+            self._count(outcomes, numbers, record.setup.promise.find_changed(outcomes))
         kept, labels = record.kept, record.kept.labels.copy()
         for row, label in found:
             place = kept.find(row.number, row.origin)

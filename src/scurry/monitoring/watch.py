@@ -385,7 +385,7 @@ class Watch:
     @property
     def state(self) -> State:
         """What is known so far."""
-        with self._flushed():
+        with self._flush():
             return read_state(self._record)
 
     def history(self, n_stretches: int = 30) -> History:
@@ -401,7 +401,7 @@ class Watch:
         History
         """
         check_count("n_stretches", n_stretches)
-        with self._flushed():
+        with self._flush():
             return read_history(self._record, n_stretches)
 
     def learn_labels(self, ids: Any, y: Any) -> int:
@@ -425,15 +425,15 @@ class Watch:
         InputError
             If an id was never predicted, or a label is none of the model's. Nothing is learned then.
         """
-        with self._flushed():
+        with self._flush():
             n_learned = self._counting.learn(ids, y)
-        with self._flushed():  # with the evidence of what was learned
+        with self._flush():  # with the evidence of what was learned
             return n_learned
 
     @property
     def awaited_ids(self) -> list[Any]:
         """The ids of shadow rows whose labels are awaited."""
-        with self._flushed():
+        with self._flush():
             return list(self._record.waiting)
 
     def explain(self) -> Explanation:
@@ -444,7 +444,7 @@ class Watch:
         Explanation
             Print it.
         """
-        with self._flushed():
+        with self._flush():
             state, kept = read_state(self._record), self._record.kept
         return explain(self.predictor, state, kept)
 
@@ -467,7 +467,7 @@ class Watch:
         InfeasibleError
             If there are too few; `n_rows_needed` and the message say how many are missing.
         """
-        with self._flushed():
+        with self._flush():
             kept, epoch = self._record.kept, find_alarm_epoch(self._record)
         # An epoch in which an alarm was raised had a part in it, to its end.
         first = 0 if epoch is None else (epoch + 1) * self._record.setup.rows_per_epoch
@@ -520,7 +520,7 @@ class Watch:
 
     def to_bytes(self) -> bytes:
         """Return what `save` would write, for another process."""
-        with self._flushed():
+        with self._flush():
             return container_bytes(KIND, *self._record.to_parts())
 
     @classmethod
@@ -536,7 +536,7 @@ class Watch:
         path : str or path
         """
         with self._saving:
-            with self._flushed():
+            with self._flush():
                 # Other threads may count while the file is written.
                 parts = self._record.copy().to_parts()
             self._record.write(path, *parts)
@@ -601,7 +601,7 @@ class Watch:
             raise InputError(f"watches must be a list of Watch, got {watches!r:.60}", argument="watches")
         records = []
         for watch in listed:
-            with watch._flushed():
+            with watch._flush():
                 records.append(watch._record.copy())
         merged = cls(listed[0].predictor, Record.merge(records), listed[0].on_alarm)
         merged._raise_alarm()
@@ -621,7 +621,7 @@ class Watch:
         self._act(raised)
 
     @contextmanager
-    def _flushed(self) -> Iterator[None]:
+    def _flush(self) -> Iterator[None]:
         """Hold the lock for a block, with all shadow rows drawn so far counted; act on an alarm behind it."""
         raised = None
         try:

@@ -489,7 +489,8 @@ class Values(Promise):
     ----------
     max_error : float
         The difference that is too large, in the unit of what is compared. For a regressor, a part of its own error is
-        a good choice: a quarter of its RMSE changes the RMSE by about 1 %.
+        a good choice: a quarter of its RMSE changes the RMSE by about 1 %. With targets (`y_cal`), rules that let it
+        grow by more on these rows are not taken, where more cautious ones do not.
     max_share : float in (0, 1), default 0.05
         The largest share of rows whose values may differ by more.
     of : {"value", "probability", "log-odds"}, default "value"
@@ -565,7 +566,7 @@ class Values(Promise):
         what = f"{_PLURALS[self.of]} further than {format_number(self.max_error)} from the model's"
         return (Count(what, len(errors), int((errors > self.max_error).sum()), self.max_share),)
 
-    def changed(self, outcomes: Outcomes) -> NDArray[np.bool_]:
+    def find_changed(self, outcomes: Outcomes) -> NDArray[np.bool_]:
         """Return which values differ from the model's by more than `max_error`."""
         errors = self.errors(outcomes)
         return outcomes.changed if errors is None else np.asarray(errors > self.max_error)
@@ -686,7 +687,7 @@ class TopK(Promise):
         most = "" if bound is None else f" (at most {format_share(bound)} of new queries)"
         return f"{units.replace('groups', 'queries')} that had no part in the fit: {n_broken:,} broke it{most}"
 
-    def changed(self, outcomes: Outcomes) -> NDArray[np.bool_]:
+    def find_changed(self, outcomes: Outcomes) -> NDArray[np.bool_]:
         """Return which documents have another place among the k best of their query, or in it instead of out."""
         assert outcomes.queries is not None
         ours, full = (
@@ -700,7 +701,7 @@ class TopK(Promise):
         """Return how many queries have other documents among their k best, or another order of them."""
         if outcomes.queries is None:
             return ()
-        n_changed = len(np.unique(outcomes.queries[self.changed(outcomes)]))
+        n_changed = len(np.unique(outcomes.queries[self.find_changed(outcomes)]))
         what = f"queries with another top {self.k}"
         n_queries = len(np.unique(outcomes.queries))
         return (Count(what, n_queries, n_changed, self.max_changed, unit="queries"),)

@@ -180,7 +180,7 @@ class Promise(ABC):
         """
         return ()
 
-    def changed(self, outcomes: Outcomes) -> NDArray[np.bool_]:
+    def find_changed(self, outcomes: Outcomes) -> NDArray[np.bool_]:
         """Return which rows have another answer, as far as the promise is concerned."""
         return outcomes.changed
 

@@ -160,7 +160,7 @@ class PruningPath:
         """
         return self._prunings[range(len(self))[operator.index(index)]]
 
-    def validated(self, validation: ValidationRows | None) -> PruningPath:
+    def judge_on(self, validation: ValidationRows | None) -> PruningPath:
         """Return the same path, whose prunings are judged on some rows, or by the objective's error alone.
 
         Parameters

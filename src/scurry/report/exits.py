@@ -86,7 +86,7 @@ def tell_exits(predictor: Predictor, test: TestRows) -> Story:
         tests=certificate.tests,
         answers=labels,
         probabilities=probabilities,
-        changed=promise.changed(outcomes) if isinstance(promise, TopK) else None,
+        changed=promise.find_changed(outcomes) if isinstance(promise, TopK) else None,
         row_columns=[Column("trees evaluated", trees), Column("node tests", node_tests)],
         runners=[
             Runner("all trees, scurry", forest.predict),

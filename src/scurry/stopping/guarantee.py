@@ -182,14 +182,14 @@ class Sample(ABC):
     @property
     @abstractmethod
     def max_gathered(self) -> int:
-        """The largest number of rows that `gathered` may return."""
+        """The largest number of rows that `gather` may return."""
 
     @abstractmethod
     def where(self, chosen: NDArray[np.bool_]) -> Sample:
         """Return the rows for which `chosen`, of shape (n_rows,), is true."""
 
     @abstractmethod
-    def mapped(self, function: Callable[[Any], Any]) -> Sample:
+    def map(self, function: Callable[[Any], Any]) -> Sample:
         """Return the sample of what `function` makes of the rows, each by itself."""
 
     @abstractmethod
@@ -202,10 +202,10 @@ class Sample(ABC):
 
     def each(self, number: Callable[[Any], NDArray[Any]]) -> NDArray[Any]:
         """Return one number for each row, in order: what `number` returns for some of the rows, put together."""
-        return self.mapped(number).gathered()
+        return self.map(number).gather()
 
     @abstractmethod
-    def gathered(self) -> NDArray[Any]:
+    def gather(self) -> NDArray[Any]:
         """Return all rows in memory, in order."""
 
     @abstractmethod
@@ -244,7 +244,7 @@ class InMemory(Sample):
         """Return the rows for which `chosen`, of shape (n_rows,), is true."""
         return InMemory(self._values[chosen])
 
-    def mapped(self, function: Callable[[Any], Any]) -> InMemory:
+    def map(self, function: Callable[[Any], Any]) -> InMemory:
         """Return the sample of what `function` makes of the rows."""
         return InMemory(function(self._values), self.n_rows)
 
@@ -259,14 +259,14 @@ class InMemory(Sample):
         """Yield the answers about each case, one by one."""
         return (question(self._values, case) for case in cases)
 
-    def gathered(self) -> NDArray[Any]:
+    def gather(self) -> NDArray[Any]:
         """Return the array itself."""
         values: NDArray[Any] = self._values
         return values
 
     def none(self) -> NDArray[Any]:
         """Return the array without its rows."""
-        return self.gathered()[:0]
+        return self.gather()[:0]
 
 
 def random_part(n_rows: int, n_chosen: int, rng: np.random.Generator) -> NDArray[np.bool_]:

@@ -175,7 +175,7 @@ class _Trial:
     @classmethod
     def of(cls, forest: Forest, rows: CheckedRows, promise: Promise | None) -> _Trial:
         tests = np.ones(rows.sample.n_rows, np.bool_) if rows.groups is None else rows.divide(0)[1]
-        matrix = rows.sample.gathered()[tests]
+        matrix = rows.sample.gather()[tests]
         return cls(forest, matrix, None if rows.y is None else rows.y[tests], Answers.of(forest, matrix), promise)
 
     def compare(self, small: Forest) -> Outcomes:

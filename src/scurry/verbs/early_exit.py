@@ -17,17 +17,17 @@ from scurry.promises import Accuracy, Certain, Cost, Labels, LabelsPerClass, Pro
 from scurry.verbs.options import DEFAULT_CONFIDENCE, DEFAULT_RATE, Calibration, ExitOptions
 from scurry.verbs.planners.by_bounds import plan_by_bounds
 from scurry.verbs.planners.by_class import plan_by_accuracy, plan_by_class
-from scurry.verbs.planners.by_ranks import plan_by_ranks, ranked_by_score
+from scurry.verbs.planners.by_ranks import plan_by_ranks, rank_by_score
 from scurry.verbs.planners.by_scores import (
     SCORE_METHODS,
     can_certify,
+    measure_spending,
     plan_by_scores,
-    spent_by,
     split_to_choose,
     split_to_fit,
     try_sentinels,
 )
-from scurry.verbs.planners.by_values import plan_by_values, summed
+from scurry.verbs.planners.by_values import as_one_sum, plan_by_values
 from scurry.verbs.planners.by_votes import plan_by_votes, plan_without_rows
 from scurry.verbs.planners.score_map import with_quality, with_score_map
 from scurry.verbs.planners.speed import (
@@ -197,7 +197,7 @@ def calibrate(calibration: Calibration) -> Predictor:
     if isinstance(calibration.promise, TopK):
         return _rank(calibration)
     if isinstance(calibration.promise, Values):
-        calibration = replace(calibration, forest=summed(calibration.forest))
+        calibration = replace(calibration, forest=as_one_sum(calibration.forest))
     planner = _PLANNERS.get(type(calibration.promise))
     if planner is None:
         instead = ""
@@ -211,7 +211,7 @@ def calibrate(calibration: Calibration) -> Predictor:
 def _rank(calibration: Calibration) -> Predictor:
     """Return the predictor for the best rows of queries; of a classifier, it says what rows are ranked by."""
     classes = calibration.forest.classes
-    calibration = replace(calibration, forest=ranked_by_score(calibration.forest))
+    calibration = replace(calibration, forest=rank_by_score(calibration.forest))
     plan = plan_by_ranks(calibration)
     if classes is not None and plan.certificate is not None:
         said = f"Rows are ranked by the score of class {classes[-1:].tolist()[0]!r}; answers are scores, not classes."
@@ -235,7 +235,7 @@ def _say_what_is_lost(calibration: Calibration, plan: Plan) -> Plan:
     forest, sample = calibration.forest, calibration.sample
     if plan.certificate is None or not plan.exits_early or sample.max_gathered < sample.n_rows:
         return plan
-    rows = sample.gathered()
+    rows = sample.gather()
     full = forest.predict(rows)
     classes, counts = np.unique(full, return_counts=True)
     if len(classes) == 1:
@@ -277,7 +277,7 @@ def _choose_plan(calibration: Calibration) -> Plan:
         methods.append("sentinels")
     if options.is_promised:
         choosing, certifying = split_to_choose(calibration)
-        spent = {method: spent_by(_plan_by, choosing, method) for method in methods}
+        spent = {method: measure_spending(_plan_by, choosing, method) for method in methods}
         plan, cost = certify_in_turn(certifying, spent, _plan_by, can_certify)
         # The rows that certify have no labels there, so that no method can look at them.
         if plan.certificate is not None and plan.certificate.method == "sentinels":

@@ -126,4 +126,4 @@ def prune(
     )
     problem = pose(forest, RowCharges.of(forest, rows, costs), node_errors, n_error, costs)
     path = solve(problem, method, lambdas, check_progress(progress), rows)
-    return path.validated(ValidationRows(rows, truth, costs, weights))
+    return path.judge_on(ValidationRows(rows, truth, costs, weights))

@@ -241,7 +241,7 @@ def _dependence_of_trees(forest: Forest, sample: Sample, trees: list[int]) -> fl
     used, columns = np.unique(pairs, return_inverse=True)
     some = np.zeros(sample.n_rows, np.bool_)
     some[:: -(-sample.n_rows // min(_PAIRED_ROWS, sample.max_gathered))] = True
-    leaves = sample.where(some).mapped(partial(_leaves_in, forest, used)).gathered()
+    leaves = sample.where(some).map(partial(_leaves_in, forest, used)).gather()
     return float(np.mean([dependence(leaves[:, one], leaves[:, other]) for one, other in columns.reshape(-1, 2)]))
 
 

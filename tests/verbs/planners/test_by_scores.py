@@ -286,7 +286,7 @@ def test_rows_compare_certify_or_fit(forest):
     X, _ = two_classes(900, 21)
     calibration = Calibration.of(scurry.from_model(forest), X, None, None, ExitOptions(max_disagreement=0.02))
     choosing, certifying = by_scores.split_to_choose(calibration)
-    parts = [choosing.sample.gathered(), choosing.fit_rows, certifying.sample.gathered()]
+    parts = [choosing.sample.gather(), choosing.fit_rows, certifying.sample.gather()]
     assert [len(part) for part in parts] == [150, 300, 450]
     assert len({tuple(row) for part in parts for row in part}) == 900
     assert {tuple(row) for row in certifying.fit_rows} == {tuple(row) for part in parts[:2] for row in part}
@@ -602,6 +602,6 @@ def test_plans_are_compared_by_their_cost_or_by_trees(costs):
     plan, spent = by_scores.plan_by_scores(calibration, "natural")
     measured = plan.certificate.measured
     assert spent == (measured.mean_trees if costs == "trees" else measured.mean_cost)
-    assert by_scores.spent_by(by_scores.plan_by_scores, calibration, "natural") == spent
+    assert by_scores.measure_spending(by_scores.plan_by_scores, calibration, "natural") == spent
     few = Calibration.of(forest, X[400:420], None, None, ExitOptions(max_disagreement=0.05, costs=costs))
-    assert by_scores.spent_by(by_scores.plan_by_scores, few, "natural") == np.inf
+    assert by_scores.measure_spending(by_scores.plan_by_scores, few, "natural") == np.inf

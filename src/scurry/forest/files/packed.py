@@ -121,7 +121,10 @@ class Values:
             raise FormatError(f"inner_value has shape {self._inner_value.shape}, expected {(n_inner, table.shape[1])}")
         limit = _LARGEST if self._inner == "means" else np.inf
         for numbers in (table, self._inner_value):
-            if numbers is not None and not float(np.abs(numbers).max(initial=0)) < limit:
+            if numbers is None:
+                continue
+            least, most = float(numbers.min(initial=0)), float(numbers.max(initial=0))
+            if not (-limit < least and most < limit):  # false for NaN too
                 raise FormatError("value must be finite on every node, inner nodes included")
 
     @property
@@ -375,13 +378,13 @@ class Packed:
         self.n_inner = (self.n_nodes - n_trees) // 2
         has_sets = "category_offset" in container
         self.fixed: Arrays = {
-            "tree_offset": _fixed(offset),
+            "tree_offset": _freeze(offset),
             "base_score": take("base_score", "<f8"),
             "tree_output": take("tree_output", "<i4")
             if "tree_output" in container
-            else _fixed(np.full(n_trees, -1, "<i4")),
-            "category_offset": take("category_offset", "<i8") if has_sets else _fixed(np.zeros(1, "<i8")),
-            "category_bits": take("category_bits", "<u4") if has_sets else _fixed(np.zeros(0, "<u4")),
+            else _freeze(np.full(n_trees, -1, "<i4")),
+            "category_offset": take("category_offset", "<i8") if has_sets else _freeze(np.zeros(1, "<i8")),
+            "category_bits": take("category_bits", "<u4") if has_sets else _freeze(np.zeros(0, "<u4")),
         }
         self._container = container
         self._take, self._n_features, self._n_splits = take, n_features, n_splits
@@ -416,7 +419,7 @@ class Packed:
     @property
     def tree_depth(self) -> NDArray[np.int32]:
         """Depth of each tree."""
-        return _fixed(self.native.tree_depth)
+        return _freeze(self.native.tree_depth)
 
     def _taker(self, container: Container) -> Take:
         def take(name: str, *dtypes: str, ndim: int = 1) -> NDArray[Any]:
@@ -510,7 +513,7 @@ class Packed:
         shape = Shape(self.fixed["tree_offset"], found["left"], found["right"], found["depth"], splits, leaves)
         arrays["value"], arrays["cover"] = self.values.expand(shape, entry[leaves])
         arrays["_node_depth"] = found["depth"]
-        return {name: _fixed(array) for name, array in arrays.items()}
+        return {name: _freeze(array) for name, array in arrays.items()}
 
 
 def _unpack_column(take: Take, name: str, n: int, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -520,13 +523,12 @@ def _unpack_column(take: Take, name: str, n: int, dtype: np.dtype[Any]) -> NDArr
         raise FormatError(f"{name} has {len(column)} entries, not those of {n} nodes")
     if not is_bits:
         return column
-    bits = np.unpackbits(column, bitorder="little")
-    if bits[n:].any():
+    if n % 8 and column[-1] >> n % 8:
         raise FormatError(f"{name} has bits after its last one")
-    return bits[:n].astype(np.bool_)
+    return np.unpackbits(column, count=n, bitorder="little").view(np.bool_)
 
 
-def _fixed(array: NDArray[Any]) -> NDArray[Any]:
+def _freeze(array: NDArray[Any]) -> NDArray[Any]:
     array.flags.writeable = False
     return array
 

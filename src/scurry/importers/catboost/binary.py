@@ -258,7 +258,7 @@ def _describe(feature: _Table, first: int) -> dict[str, Any]:
     return {"feature_index": index, "flat_feature_index": flat}
 
 
-def _chosen(splits: list[dict[str, Any]], numbers: NDArray[Any]) -> list[dict[str, Any]]:
+def _choose(splits: list[dict[str, Any]], numbers: NDArray[Any]) -> list[dict[str, Any]]:
     if len(numbers) and (numbers.min() < 0 or numbers.max() >= len(splits)):
         raise FormatError(f"a tree asks question {int(numbers.max())} of {len(splits)}")
     return [splits[number] for number in numbers.tolist()]
@@ -276,7 +276,7 @@ def _read_symmetric_trees(trees: _Table, splits: list[dict[str, Any]], n_outputs
     sizes = _sizes(trees, len(numbers))
     if max(sizes, default=0) > 16:
         raise FormatError(f"a tree has {max(sizes)} levels, at most 16 are possible")
-    asked = _chosen(splits, numbers)
+    asked = _choose(splits, numbers)
     values, weights = trees.array(8, "<f8"), trees.array(9, "<f8")
     n_leaves = [1 << size for size in sizes]
     if len(values) != n_outputs * sum(n_leaves) or len(weights) not in (0, sum(n_leaves)):
@@ -322,7 +322,7 @@ def _read_any_trees(trees: _Table, splits: list[dict[str, Any]], n_outputs: int)
             if None in children:
                 raise FormatError("a node has a child that is not there, or that is another's")
             made[node] = {
-                "split": _chosen(splits, numbers[node : node + 1])[0],
+                "split": _choose(splits, numbers[node : node + 1])[0],
                 "left": children[0],
                 "right": children[1],
             }

@@ -157,7 +157,7 @@ class StatisticColumns:
     def _codes_of(self, column: int) -> list[int]:
         if column not in self._categorical:
             return []
-        return [_signed(known) for known in self._hashes.get(self._categorical.index(column), [])]
+        return [_sign(known) for known in self._hashes.get(self._categorical.index(column), [])]
 
     def _read(self, element: Mapping[str, Any]) -> tuple[int, int, float, int]:
         """Return the column, kind, border and wanted hash of an element."""
@@ -209,7 +209,7 @@ def _offsets(parts: Sequence[Any]) -> NDArray[np.int64]:
     return np.cumsum([0, *map(len, parts)])
 
 
-def _signed(known: int) -> int:
+def _sign(known: int) -> int:
     return known - 2**32 if known >= 2**31 else known
 
 
@@ -406,15 +406,15 @@ def city_hash(text: bytes) -> int:
 def _hash_long(text: bytes) -> int:
     n = len(text)
     x, y, z = _at(text, 0), _at(text, n - 16) ^ _P1, _at(text, n - 56) ^ _P0
-    v, w = _seeded(text, n - 64, n, y), _seeded(text, n - 32, n * _P1, _P0)
+    v, w = _mix_seeds(text, n - 64, n, y), _mix_seeds(text, n - 32, n * _P1, _P0)
     z += _shake(v[1]) * _P1
     x, y = _turn(z + x, 39) * _P1, _turn(y, 33) * _P1
     for start in range(0, (n - 1) // 64 * 64, 64):
         x = _turn(x + y + v[0] + _at(text, start + 16), 37) * _P1 ^ w[1]
         y = _turn(y + v[1] + _at(text, start + 48), 42) * _P1 ^ v[0]
         z = _turn(z & _WORD ^ w[0], 33)
-        v = _seeded(text, start, v[1] * _P1, x + w[0])
-        w = _seeded(text, start + 32, z + w[1], y)
+        v = _mix_seeds(text, start, v[1] * _P1, x + w[0])
+        w = _mix_seeds(text, start + 32, z + w[1], y)
         z, x = x & _WORD, z
     return _pair(_pair(v[0], w[0]) + _shake(y & _WORD) * _P1 + z, _pair(v[1], w[1]) + x)
 
@@ -448,7 +448,7 @@ def _fold(text: bytes, start: int, a: int, z: int) -> tuple[int, int]:
     return (a + z) & _WORD, (b + _turn(a, 31) + c) & _WORD
 
 
-def _seeded(text: bytes, start: int, a: int, b: int) -> tuple[int, int]:
+def _mix_seeds(text: bytes, start: int, a: int, b: int) -> tuple[int, int]:
     w, x, y, z = (_at(text, start + 8 * i) for i in range(4))
     a += w
     b = _turn(b + a + z, 21)

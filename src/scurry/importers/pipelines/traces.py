@@ -190,11 +190,11 @@ def _trace_columns(transformer: Any, inputs: Sequence[Trace], stage: Stage, drop
         at = positions(columns, names, len(inputs))
         if at is None:
             raise CannotFoldError(f"{part!r} takes the single column {columns!r} as texts")
-        traces += trace(step, [inputs[i] for i in at], _selected(stage, at), part, dropped)
+        traces += trace(step, [inputs[i] for i in at], _select(stage, at), part, dropped)
     return traces
 
 
-def _selected(stage: Stage, at: NDArray[np.intp]) -> Stage:
+def _select(stage: Stage, at: NDArray[np.intp]) -> Stage:
     return lambda X: take(stage(X), at)
 
 
@@ -290,17 +290,17 @@ def _trace_function(transformer: Any, inputs: Sequence[Trace], stage: Stage, nam
         title = getattr(function, "__name__", repr(function))
         raise CannotFoldError(f"{name!r} is a FunctionTransformer of {title!r}, which scurry does not fold")
     is_proven = function in _PROVEN
-    return [_turned(one, stage, at, known, is_proven) for at, one in enumerate(inputs)]
+    return [_add_turns(one, stage, at, known, is_proven) for at, one in enumerate(inputs)]
 
 
-def _turned(one: Trace, stage: Stage, position: int, values: ArrayLike, is_proven: bool) -> Trace:
+def _add_turns(one: Trace, stage: Stage, position: int, values: ArrayLike, is_proven: bool) -> Trace:
     turns = np.asarray(values, np.float64)
     knots = (*one.knots, Knots(stage, position, turns)) if len(turns) else one.knots
     return replace(one, knots=knots, is_raw=False, is_proven=one.is_proven and is_proven)
 
 
 def _trace_power(transformer: Any, inputs: Sequence[Trace], stage: Stage, name: str) -> list[Trace]:
-    return [_turned(one, stage, at, (), False) for at, one in enumerate(inputs)]
+    return [_add_turns(one, stage, at, (), False) for at, one in enumerate(inputs)]
 
 
 def _trace_quantiles(transformer: Any, inputs: Sequence[Trace], stage: Stage, name: str) -> list[Trace]:
@@ -310,7 +310,7 @@ def _trace_quantiles(transformer: Any, inputs: Sequence[Trace], stage: Stage, na
     for at, one in enumerate(inputs):
         # Between two quantiles the map is a line, whose roundings rise. At a quantile the next line may begin lower.
         values: ArrayLike = () if rises[at] else _around(quantiles[:, at][np.isfinite(quantiles[:, at])])
-        outputs.append(_turned(one, stage, at, values, transformer.output_distribution == "uniform"))
+        outputs.append(_add_turns(one, stage, at, values, transformer.output_distribution == "uniform"))
     return outputs
 
 
@@ -340,11 +340,11 @@ def _as_fitted(transformer: Any, rows: NDArray[Any]) -> Any:
 
 def _trace_bins(transformer: Any, inputs: Sequence[Trace], stage: Stage, name: str) -> list[Trace]:
     if transformer.encode == "ordinal":
-        return [_turned(one, stage, at, (), True) for at, one in enumerate(inputs)]
+        return [_add_turns(one, stage, at, (), True) for at, one in enumerate(inputs)]
     outputs = []
     for at, one in enumerate(inputs):
         edges = np.asarray(transformer.bin_edges_[at], np.float64)
-        turned = _turned(one, stage, at, _around(edges[1:-1]), True)
+        turned = _add_turns(one, stage, at, _around(edges[1:-1]), True)
         outputs += [turned] * int(transformer.n_bins_[at])
     return outputs
 

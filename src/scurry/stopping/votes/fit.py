@@ -214,7 +214,7 @@ def _check_rows(name: str, n_positive: ArrayLike | Sample, n_voters: int) -> Sam
     """Return the positive votes of at least two rows as a sample."""
     if isinstance(n_positive, Sample) and n_positive.n_rows >= 2:
         return n_positive
-    rows = n_positive.gathered() if isinstance(n_positive, Sample) else np.asarray(n_positive)
+    rows = n_positive.gather() if isinstance(n_positive, Sample) else np.asarray(n_positive)
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or len(rows) < 2:
         raise InputError(
             f"{name} must be whole numbers of positive votes, one for each of at least 2 rows, got an array of "
@@ -550,7 +550,7 @@ class _Search(NamedTuple, Generic[_Policy]):
                 )
         policy_for, n_rows = self.shape_policies(others), certifying.n_rows
         order = representative_order(others.sums(partial(agreement_counts, n_classes=self.n_classes)), rng)
-        courses = certifying.mapped(partial(_make_course, self.make_course, order))
+        courses = certifying.map(partial(_make_course, self.make_course, order))
 
         # Policies are solved and tallied one after the other: none is needed after the first that fails.
         bounds = (float(bound) for bound in self.bounds_for(alpha) if bound < self.n_classes - 1)

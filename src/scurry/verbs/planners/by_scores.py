@@ -256,12 +256,12 @@ class ScoreSearch:
         # From the most cautious member on.
         family = [_Member(fit, float(a), exits[:, at]) for at, a in enumerate(self.amounts)][::-1]
         if self.is_tested:
-            certified = self._certified(family)
+            certified = self._keep_certified(family)
             if not certified:
                 raise _infeasible(calibration, family[0].n_mistakes, n_rows)
             if len(certified) == len(family):
                 # All of them passed, so the sequence goes on.
-                certified = self._certified(family + self._bolder(method, fit))
+                certified = self._keep_certified(family + self._bolder(method, fit))
             family = certified
         costs = family[0].fit.costs
         best = min(reversed(family), key=lambda member: member.mean_cost(costs))
@@ -341,7 +341,7 @@ class ScoreSearch:
         )
         return self.make_plan(rule, certificate), mean_cost
 
-    def _certified(self, family: Sequence[_Member]) -> list[_Member]:
+    def _keep_certified(self, family: Sequence[_Member]) -> list[_Member]:
         """Return the members before the first that fails its test; all of them keep the promise at once."""
         promise = self.calibration.labels
         n_mistakes = [member.n_mistakes for member in family]
@@ -367,9 +367,9 @@ def split_to_fit(calibration: Calibration) -> tuple[NDArray[Any], NDArray[Any] |
         every = np.ones(sample.n_rows, np.bool_)
         return calibration.fit_rows, calibration.fit_y, every if rows.groups is None else rows.divide(0)[1]
     if not calibration.options.is_promised:
-        return sample.gathered(), rows.y, np.ones(sample.n_rows, np.bool_)
+        return sample.gather(), rows.y, np.ones(sample.n_rows, np.bool_)
     fits, tests = rows.divide(_count_fit_units(calibration))
-    return sample.where(fits).gathered(), None if rows.y is None else rows.y[fits], tests
+    return sample.where(fits).gather(), None if rows.y is None else rows.y[fits], tests
 
 
 def split_to_choose(calibration: Calibration) -> tuple[Calibration, Calibration]:
@@ -382,7 +382,7 @@ def split_to_choose(calibration: Calibration) -> tuple[Calibration, Calibration]
     fit_rows, test_rows = calibration.fit_rows, rows.one_of_each()
     if fit_rows is None:
         fitting, _, test_rows = rows.split(_count_fit_units(calibration))
-        fit_rows = fitting.gathered()
+        fit_rows = fitting.gather()
     digests = hash_rows(fit_rows, calibration.forest.input_dtype)
     n_compare = len(fit_rows) // 3
     compare, fit = split_rows(digests, n_compare)
@@ -560,7 +560,7 @@ def compare_methods(calibration: Calibration, rate: float) -> dict[str, float]:
     if len(methods) == 1:
         return {methods[0]: np.inf}
     choosing, _ = split_to_choose(replace(calibration, promise=Labels(rate, confidence=calibration.promise.confidence)))
-    return {method: spent_by(plan_by_scores, choosing, method) for method in methods}
+    return {method: measure_spending(plan_by_scores, choosing, method) for method in methods}
 
 
 def can_certify(calibration: Calibration) -> bool:
@@ -569,7 +569,9 @@ def can_certify(calibration: Calibration) -> bool:
     return bool(n_rows * np.log1p(-promise.max_changed) <= np.log(calibration.risk))
 
 
-def spent_by(planner: Callable[[Calibration, str], tuple[Plan, float]], choosing: Calibration, method: str) -> float:
+def measure_spending(
+    planner: Callable[[Calibration, str], tuple[Plan, float]], choosing: Calibration, method: str
+) -> float:
     """Return what a method spends per row on rows that compare methods; infinite if they are too few for it."""
     try:
         return planner(choosing, method)[1]

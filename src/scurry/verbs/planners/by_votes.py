@@ -44,8 +44,8 @@ def plan_by_votes(calibration: Calibration, method: str) -> tuple[Plan, float]:
     forest = calibration.forest
     _check_asked(forest, calibration.options, method)
     choosing, certifying = _split(calibration)
-    votes = certifying.mapped(forest.tree_votes)
-    chooses = None if choosing is None else choosing.mapped(forest.tree_votes)
+    votes = certifying.map(forest.tree_votes)
+    chooses = None if choosing is None else choosing.map(forest.tree_votes)
     find = _two_classes if forest.n_classes == 2 else _many_classes
     order, stop, certificate = find(calibration, method, votes, chooses)
     agreement = int(calibration.sample.sums(partial(_count_agreement, forest)).item()) / calibration.sample.n_rows
@@ -150,14 +150,14 @@ def _two_classes(
         stop = majority_rule([VotePolicy(1.0, *fit.policy)], "fixed", 0)
         return fit.order, stop, _order_certificate(calibration, method, fit)
     order = calibration.rng.permutation(calibration.forest.n_trees).astype(np.int32)
-    positives, n_trees = votes.mapped(_positives), calibration.forest.n_trees
+    positives, n_trees = votes.map(_positives), calibration.forest.n_trees
     rule, promise = fit_votes(
         positives,
         n_trees,
         calibration.labels.max_changed,
         method=method,
         confidence=calibration.labels.confidence,
-        shaping=None if choosing is None else choosing.mapped(_positives),
+        shaping=None if choosing is None else choosing.map(_positives),
         random_state=calibration.search_rng,
     )
     policies = _most_cautious(rule, tested=promise is not None and promise.n_rows > 0)

@@ -47,7 +47,7 @@ def with_score_map(calibration: Calibration, plan: Plan) -> Plan:
         return plan
     forest = calibration.forest
     chosen = _choose_evenly(calibration, np.ones(calibration.sample.n_rows, np.bool_))
-    rows = calibration.sample.where(chosen).gathered()
+    rows = calibration.sample.where(chosen).gather()
     stops = stops_of(forest, plan, rows)
     if stops is None:
         return plan
@@ -67,7 +67,7 @@ def with_quality(calibration: Calibration, tests: NDArray[np.bool_], plan: Plan)
     y = calibration.rows.y[chosen]
     if len(np.unique(calibration.forest.codes_of(y))) < 2:
         return plan
-    rows = calibration.sample.where(chosen).gathered()
+    rows = calibration.sample.where(chosen).gather()
     return _say_quality(plan, score_quality(Predictor(calibration.forest, plan), rows, y))
 
 
