@@ -31,8 +31,9 @@ compared with scikit-learn's own `predict`.
 
 {demo_origin}
 The settings of the anytime rows were chosen after looking at these test rows; those of the early exits were not. The
-thyroid rows were measured later, on a busy machine, so they have no speed. The forest within $40 was picked by
-`FeatureBudgetClassifier` without these patients; it finds 99.4 % of the ill, the forest on all features 98.3 %.
+thyroid rows were measured later, on a busy machine, so they have no speed. The forest with a mean cost within $40 was
+picked by `FeatureBudgetClassifier` without these patients; it finds 99.4 % of the ill, the forest on all features
+98.3 %.
 
 ## Feature budgets
 

@@ -208,7 +208,9 @@ def prune(
     output: MaybeOutput = None,
     max_cost: Annotated[
         float | None,
-        typer.Option(help="Largest mean cost per row (default: show trade-offs).", show_default=False),
+        typer.Option(
+            help="Largest mean cost per row; single rows may pay more (default: show trade-offs).", show_default=False
+        ),
     ] = None,
     costs: Annotated[
         Path | None,
@@ -402,7 +404,7 @@ def _show_offers(path: PruningPath, as_json: bool) -> None:
         ]
         typer.echo(json.dumps({"offers": listed}, indent=1))
         return
-    table = make_table("cost per row", "error on these rows", *(f"{label} found" for label in labels), "nodes")
+    table = make_table("mean cost per row", "error on these rows", *(f"{label} found" for label in labels), "nodes")
     for index in _choose_spread(len(offers)):
         offer = offers[index]
         table.add_row(
@@ -412,14 +414,14 @@ def _show_offers(path: PruningPath, as_json: bool) -> None:
             f"{offer.forest.n_nodes:,}",
         )
     console().print(table)
-    console().print("\nChoose any cost up to the highest: --max-cost … -o cheap.scurry")
+    console().print("\nChoose any mean cost up to the highest: --max-cost … -o cheap.scurry")
 
 
 def _show_path(path: PruningPath, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"costs": path.costs.tolist(), "errors": path.errors.tolist()}, indent=1))
         return
-    table = make_table("pruning", "cost per row", "error of a tree", "nodes")
+    table = make_table("pruning", "mean cost per row", "error of a tree", "nodes")
     for index in _choose_spread(len(path)):
         forest = path[index]
         table.add_row(
@@ -429,7 +431,7 @@ def _show_path(path: PruningPath, as_json: bool) -> None:
             f"{forest.n_nodes:,}",
         )
     console().print(table)
-    console().print("\nChoose any cost up to the highest: --max-cost … -o cheap.scurry")
+    console().print("\nChoose any mean cost up to the highest: --max-cost … -o cheap.scurry")
 
 
 def _choose_spread(count: int) -> Sequence[int]:

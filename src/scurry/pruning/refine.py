@@ -426,8 +426,8 @@ class Offers(Sequence[Offer]):
             return "Offers(none)"
         first, last = self._offers[0], self._offers[-1]
         return (
-            f"Offers({len(self)} forests, cost per row {first.cost:.4g} to {last.cost:.4g}, error {first.error:.4g} to "
-            f"{last.error:.4g})"
+            f"Offers({len(self)} forests, mean cost per row {first.cost:.4g} to {last.cost:.4g}, "
+            f"error {first.error:.4g} to {last.error:.4g})"
         )
 
     def __len__(self) -> int:
@@ -484,6 +484,7 @@ class Offers(Sequence[Offer]):
         Parameters
         ----------
         max_cost : float
+            The largest mean cost per row.
 
         Returns
         -------
@@ -502,6 +503,7 @@ class Offers(Sequence[Offer]):
         Parameters
         ----------
         max_cost : float
+            The largest mean cost per row.
 
         Returns
         -------
