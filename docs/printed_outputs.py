@@ -55,6 +55,11 @@ def _pair(text: str) -> Iterator[tuple[re.Match[str], re.Match[str] | None]]:
         before = block if block["language"] == "python" else None
 
 
+def find_shown(page: Path) -> dict[str, str]:
+    """Return what a page says its blocks of Python print, by their code."""
+    return {before["text"]: block["text"] for block, before in _pair(page.read_text("utf-8")) if before is not None}
+
+
 def run_page(page: Path) -> list[Printed]:
     """Run a page's Python blocks in an empty folder; return its outputs as they are shown and as they came out."""
     text = page.read_text("utf-8")

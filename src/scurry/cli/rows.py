@@ -13,6 +13,7 @@ import typer
 
 from scurry.cli.files import read_model, read_queries, read_rows
 from scurry.cli.program import (
+    BROKEN,
     AsJson,
     Dask,
     Label,
@@ -36,8 +37,6 @@ from scurry.formatting import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from scurry import Predictor, Watch
-
-_ALARM = 3  # exit code
 
 
 @app.command(epilog="Example: [bold]scurry watch server-1.scurry-watch server-2.scurry-watch[/bold]")
@@ -68,7 +67,7 @@ def watch(
         report.write(watches[0] if len(watches) == 1 else Watch.merge(watches), output)
     show(state.to_json(), as_json, state.lines())
     if state.is_raised:
-        raise typer.Exit(_ALARM)
+        raise typer.Exit(BROKEN)
 
 
 def open_watch(path: Path, predictor: Predictor, share: float) -> Watch:
@@ -179,7 +178,8 @@ def predict(
         watching.save(watch)
         facts["watch"] = watching.state.to_json()
     lines = {"rows": f"{report.n_rows:,} in {format_seconds(report.seconds)}, {report.rows_per_second:,.0f} a second"}
-    lines["written"] = f"{output}: {list_first(report.written) or 'nothing'}"
+    names = list_first(report.written) or "nothing"
+    lines["written"] = output if names == Path(output).name else f"{output}: {names}"
     if report.skipped:
         lines["skipped"] = f"{len(report.skipped):,} finished by an earlier run"
     if watching is not None:

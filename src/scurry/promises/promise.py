@@ -199,7 +199,7 @@ class Promise(ABC):
 
     def about_groups(self) -> Promise:
         """Return the same promise about one row of each new group, so that every group counts the same."""
-        raise InputError(f"groups= cannot be used with {type(self).__name__}", argument="groups")
+        raise InputError(f"groups cannot be used with {type(self).__name__}", argument="groups")
 
     def with_confidence(self, confidence: float | None) -> Promise:
         """Return the same promise with another confidence."""
