@@ -228,6 +228,7 @@ def test_promises(run, fail, folder, forest, features, table, tmp_path):
     assert "more calibration rows" in fail(*arguments, "--promise", f"{names[0]}<=1%,{names[1]}<=1%")
 
 
+@pytest.mark.filterwarnings("always")
 def test_training_rows_promise_nothing_and_scripts_notice(tmp_path, capsys):
     rng = np.random.default_rng(0)
     rows = pd.DataFrame(rng.normal(size=(4000, 4)), columns=list("abcd"))

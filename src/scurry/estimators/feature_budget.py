@@ -742,7 +742,7 @@ class FeatureBudgetClassifier(BudgetedClassifier):
             return self._price(self.path_.at(max_cost=max_cost))
         offer = self.offers_.at(max_cost)
         if offer.single_label is not None:
-            advice = advise(offer.single_label, offer.forest, is_searched=True)
+            advice = advise(offer.single_label, offer.forest, self._error_costs, is_searched=True)
             warn(f"the forest with a mean cost of {offer.cost:g} per row is of little use: {advice}")
         return self._price(offer.forest, self._certify(offer))
 

@@ -135,6 +135,7 @@ class Promise(ABC):
     OLD_NAMES: ClassVar[Mapping[str, str]] = {}
     # How a text asks for it, such as "labels<=0.5%"; empty if none does.
     EXAMPLE: ClassVar[str] = ""
+    OTHER_EXAMPLES: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -239,7 +240,9 @@ class Promise(ABC):
             found = kind.read_text(text.strip(), classes)
             if found is not None:
                 return found.with_confidence(confidence)
-        examples = ", ".join(repr(kind.EXAMPLE) for kind in _KINDS.values() if kind.EXAMPLE)
+        examples = ", ".join(
+            repr(text) for kind in _KINDS.values() for text in (kind.EXAMPLE, *kind.OTHER_EXAMPLES) if text
+        )
         raise InputError(f"promise must be written like one of {examples}, got {text!r}", argument="promise")
 
     def to_json(self) -> dict[str, Any]:

@@ -356,7 +356,8 @@ class PruningPath:
             kept = self._cheapest_alike(kept)  # not for `max_error`: it answers alike, but has more errors
         point = self._describe(kept, max_cost, max_error)
         if point.single_label is not None:
-            advice = advise(point.single_label, point.forest)
+            weighed_by = None if self.validation is None else self.validation.error_costs
+            advice = advise(point.single_label, point.forest, weighed_by)
             warn(f"the pruning with a mean cost of {point.cost:g} per row is of little use: {advice}")
         return point
 
