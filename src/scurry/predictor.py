@@ -38,6 +38,16 @@ if TYPE_CHECKING:
     from scurry.runners.acquisition.row_walk import Terms
     from scurry.runners.acquisition.visit import Visit
 
+# What rules of `scurry.stopping` are called in files.
+_RULE_CLASSES = {
+    "vote rule": "VoteRule",
+    "weighted vote rule": "WeightedVoteRule",
+    "plurality rule": "PluralityRule",
+    "rule for answers": "AnswerRule",
+    "margin rule": "MarginFit",
+    "leader rule": "LeaderFit",
+    "Fan rule": "FanFit",
+}
 _LITTLE_SAVED = 0.85  # of all trees: rules and estimates take about what the others of a row would
 
 
@@ -714,7 +724,8 @@ def load(path: str | PathLike[str], *, trusted: Sequence[str] = ()) -> Forest | 
     if container.kind == "cascade":
         raise FormatError(f"{path} holds a cascade; use scurry.Cascade.load(path, expensive)")
     if container.kind == "rule":
-        raise FormatError(f"{path} holds a stopping rule; use load of its class, such as scurry.stopping.VoteRule.load")
+        held = container.header.get("of")
+        raise FormatError(f"{path} holds a {held}; use scurry.stopping.{_RULE_CLASSES.get(str(held), '…')}.load(path)")
     if container.kind == "watch":
         raise FormatError(f"{path} holds the state of a watch; use scurry.Watch.load(path, predictor)")
     if container.kind not in ("forest", "predictor"):

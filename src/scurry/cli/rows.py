@@ -283,9 +283,10 @@ def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: T
 
     The framework is timed if the file holds its model (skops, pickle).
 
-    They take turns, and the shortest of several times counts.
+    They take turns, and the shortest of several times counts; of rows that come one by one, the median and the 99th
+    percentile.
     """
-    from scurry.timing import Runner, measure_laps, wrap_model
+    from scurry.timing import Runner, measure_laps, measure_rows, wrap_model
 
     with show_spinner(f"Reading {model.name}"):
         read = read_model(model, rows=rows, trust_pickle=trust_pickle)
@@ -298,7 +299,8 @@ def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: T
         # First, because the last column compares the last runner with the first.
         runners.insert(0, wrap_model(read.source))
     with show_spinner(f"Timing {len(X):,} rows"):
-        times = measure_laps(runners, X if read.source is None else X.to_pandas())
+        given = X if read.source is None else X.to_pandas()
+        times = [*measure_laps(runners, given), *measure_rows(runners, given)]
     if as_json:
         found = {lap.task: dict(zip((r.name for r in runners), lap.seconds, strict=True)) for lap in times}
         typer.echo(json.dumps(found, indent=1))

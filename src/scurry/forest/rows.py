@@ -239,10 +239,8 @@ def _read(forest: ForestFields, X: Any) -> NDArray[Any]:
         if by_column and forest.feature_names is not None and not forest.is_encoded:
             by_hand = ", or without pandas numpy.column_stack([X[name] for name in forest.feature_names])"
         elif forest.feature_names is not None and not forest.is_encoded:
-            rows = "[X]" if isinstance(X, dict) else "X"
-            by_hand = (
-                f", or without pandas numpy.array([[row[name] for name in forest.feature_names] for row in {rows}])"
-            )
+            cells = "[row[name] for name in forest.feature_names]"
+            by_hand = f", or without pandas numpy.array([{cells} for row in {'[X]' if isinstance(X, dict) else 'X'}])"
         raise InputError(
             f"X is made of dicts; pass pandas.DataFrame({'[X]' if isinstance(X, dict) and not by_column else 'X'})"
             + by_hand
