@@ -199,6 +199,7 @@ def judge(
 ) -> Draw:
     """Calibrate on a draw, and return what is true of the pool."""
     method = "auto" if cell.method == BEFORE else cell.method
+    targets = y[chosen] if forest.classes is None else None  # those of regressors tell by how much the RMSE grows
     may_refit = (
         patch("scurry.verbs.early_exit.try_sentinels", return_value=False) if cell.method == BEFORE else nullcontext()
     )
@@ -206,7 +207,7 @@ def judge(
         with may_refit:
             # Draws with replacement have copies by construction, which are independent here: groups say so.
             fast = scurry.early_exit(
-                forest, pool[chosen], X_fit=fit, promise=promise, method=method, groups=np.arange(len(chosen))
+                forest, pool[chosen], targets, X_fit=fit, promise=promise, method=method, groups=np.arange(len(chosen))
             )
     except InfeasibleError:
         return Draw(False, float(forest.n_trees), 0.0, "infeasible")

@@ -214,7 +214,6 @@ VOTE_METHODS = ("minimax", "minimean", "minimixed", "schwing")
 METHODS = ("auto", *VOTE_METHODS, "qwyc", "fan", "sentinels")
 DEFAULT_RATE, DEFAULT_CONFIDENCE = 1e-3, 0.95
 _ALWAYS_WRITTEN = ("max_disagreement", "method", "confidence")  # in the call that made a plan: a reader looks for them
-_MAX_SUMMARISED = 4096  # rows: enough for quantiles, and quickly brought together from files
 
 
 class ExitKeywords(TypedDict, total=False):
@@ -364,6 +363,8 @@ class Calibration:
         Calibration rows that may certify a promise.
     n_rows_given : int
         Calibration rows before any was left out.
+    checksum : int or None
+        By which they are known again, see `RowSummary`.
     fit_rows : array or None
         Rows that fit the rule, where they are not to be taken from `rows`.
     fit_y : array or None
@@ -386,6 +387,7 @@ class Calibration:
     forest: Forest
     rows: CheckedRows
     n_rows_given: int
+    checksum: int | None
     fit_rows: NDArray[Any] | None
     fit_y: NDArray[Any] | None = None
     promise: Promise
@@ -458,6 +460,7 @@ class Calibration:
             forest=forest,
             rows=rows,
             n_rows_given=sample.n_rows,
+            checksum=RowSummary.checksum_of(sample.gather()) if isinstance(sample, InMemory) else None,
             fit_rows=fit_rows,
             fit_y=fit_y,
             promise=asked if groups is None else asked.about_groups(),
@@ -508,10 +511,8 @@ class Calibration:
         # An even selection of rows, the same wherever they lie.
         n_rows = self.sample.n_rows
         chosen = np.zeros(n_rows, np.bool_)
-        chosen[np.linspace(0, n_rows - 1, min(n_rows, _MAX_SUMMARISED, self.sample.max_gathered)).astype(np.intp)] = (
-            True
-        )
-        return RowSummary.of(self.sample.where(chosen).gather())
+        chosen[RowSummary.selection(n_rows, self.sample.max_gathered)] = True
+        return RowSummary.of(self.sample.where(chosen).gather(), checksum=self.checksum)
 
     @property
     def second_class(self) -> Any:
