@@ -308,7 +308,7 @@ class TestOwnRule:
         ("promise", "message"),
         [
             (None, "it promises nothing; pass promise="),
-            (3, "promise must be a Promise"),
+            (3, "promise must be one of scurry.promises"),
             (scurry.promises.Values(0.1), "about values of a regressor, and this predictor has none"),
             (scurry.promises.TopK(3, 0.01), "about the top of rankings"),
             (scurry.promises.Accuracy(0.01), "y is needed"),

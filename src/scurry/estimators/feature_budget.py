@@ -40,7 +40,6 @@ from scurry.costs import ErrorCosts, FeatureCosts
 from scurry.errors import InputError, UnsupportedModelError, warn
 from scurry.estimators.base import BudgetedClassifier, Train
 from scurry.forest import Forest
-from scurry.formatting import format_number
 from scurry.growing import BudgetedForestClassifier, GreedyMiserClassifier
 from scurry.importers import from_model
 from scurry.predictor import Predictor
@@ -751,7 +750,7 @@ class FeatureBudgetClassifier(BudgetedClassifier):
         held = self._calibration
         full, own = (self._costs.of_rows(forest, held.rows) for forest in (self.forest_, offer.forest))
         labels = np.asarray(held.labels)
-        by_class = ", ".join(f"{label} {format_number(own[labels == label].mean())}" for label in np.unique(labels))
+        by_class = ", ".join(f"{label}: {own[labels == label].mean():.4g}" for label in np.unique(labels))
         return Certificate(
             method="feature budget",
             why="the best found within the budget, judged on rows that did not grow it",

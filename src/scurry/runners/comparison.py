@@ -7,7 +7,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import check_instance
 from scurry.errors import InputError
 from scurry.forest import Forest
 from scurry.plan import Plan
@@ -104,7 +103,6 @@ def check_auditable(forest: Forest, plan: Plan, asked: Any, y: Any, groups: Any,
     """Return what is to be tested, by default the promise of a plan, if answers and what else was given can test it."""
     certificate = plan.certificate
     if asked is not None:
-        check_instance("promise", asked, Promise, hint='; pass one of scurry.promises, or a text such as "labels<=1%"')
         _check_kind(forest, plan, asked)
     promise = asked if asked is not None or certificate is None else certificate.promise
     if promise is None or isinstance(promise, Cost):
@@ -133,8 +131,13 @@ def check_auditable(forest: Forest, plan: Plan, asked: Any, y: Any, groups: Any,
     return promise
 
 
-def _check_kind(forest: Forest, plan: Plan, promise: Promise) -> None:
+def _check_kind(forest: Forest, plan: Plan, promise: Any) -> None:
     """Raise an error if answers of a forest are not what a promise that was given is about."""
+    if not isinstance(promise, Promise):
+        raise InputError(
+            f'promise must be one of scurry.promises, or a text such as "labels<=1%", got {promise!r}',
+            argument="promise",
+        )
     if isinstance(promise, Values):
         about = "values of a regressor" if promise.of == "value" else "probabilities of two classes"
         fits = not forest.is_classifier if promise.of == "value" else forest.n_classes == 2
