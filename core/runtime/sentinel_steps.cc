@@ -13,11 +13,12 @@ void SentinelExit::slice_lanes() {
       *walker_.sliced(), walker_.trees(), values_,
       [&, &at = place_of_tree_](auto tree, auto payload) { return values_of(at[tree])[leaf_of(at[tree], payload)]; });
   // Numbers are moved as often as rows are, so that keeping them pays where many rows stop after few trees. Where
-  // sentinels go on nearly to the last tree, hardly a row is left that the model itself has to answer.
-  constexpr std::size_t kFewTrees = 16;
+  // sentinels go on nearly to the last tree, hardly a row is left that the model itself has to answer. If no row stops,
+  // a block keeps a byte for each row and tree.
+  constexpr std::size_t kFewTrees = 16, kMostTrees = 1024;
   keeps_numbers_ = kernels().sliced_lanes.number != nullptr && kernels().compress.bytes != nullptr &&
                    !sentinels_.empty() && sentinels_[0].n_trees <= kFewTrees &&
-                   5 * sentinels_.back().n_trees <= 4 * plan_.size();
+                   sentinels_.back().n_trees <= std::min(kMostTrees, plan_.size() * 4 / 5);
   for (const Tree& tree : plan_) sliced_plan_.push_back(walker_.sliced()->trees()[tree.index]);
   steps_ = plan_steps();
   SlicedLanes sliced;

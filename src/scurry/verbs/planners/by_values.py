@@ -34,8 +34,8 @@ FloatArray = NDArray[np.float64]
 # In a fit, the weight of rows whose probability is 0 or 1; those at one half weigh 1 more. Errors of clear rows hardly
 # move their probabilities, but they do move their ranks, so that the larger weight is taken where both cost the same.
 _CLEAR_WEIGHTS, _SAME = (0.15, 0.05), 1.01
-# By how much an RMSE may grow, as a share, if the error that is allowed is as large as the RMSE; in proportion to its
-# square. Where it is a quarter of the RMSE, that is 1 %.
+# By how much an RMSE may grow, as a share, if the error that is allowed is as large; in proportion to the square of
+# this error. Where it is a quarter of the RMSE, that is 1 %.
 _RMSE_GROWTH = 0.16
 
 
@@ -236,7 +236,7 @@ def _spare_rmse(calibration: Calibration, promise: Values, family: ValueFamily, 
     def is_good(at: int) -> bool:
         quality = _quality(calibration, family.member(float(CAUTIONS[at])))
         full, fast = quality["full_rmse"], quality["fast_rmse"]
-        return bool(fast <= full * (1 + _RMSE_GROWTH * (promise.max_error / max(full, promise.max_error)) ** 2))
+        return bool((fast - full) * full <= _RMSE_GROWTH * promise.max_error**2)
 
     if calibration.forest.is_classifier or calibration.rows.y is None or not isinstance(calibration.sample, InMemory):
         return last
