@@ -165,7 +165,10 @@ def claim_cells(claim: Claim) -> list[str]:
     unit = "" if claim.published is None and claim.above is None else claim.unit
     interval = "–"
     if claim.interval is not None:
-        interval = f"{_number(claim.interval[0], '')} to {_number(claim.interval[1], unit)}"
+        low, high = claim.interval
+        if "share of" in claim.what:  # it cannot be beyond nothing and all
+            low, high = max(low, 0.0), min(high, 100.0 if claim.unit == "%" else 1.0)
+        interval = f"{_number(low, '')} to {_number(high, unit)}"
     why = "" if claim.evidence and claim.verdict == CLOSE else claim.why  # it would explain a difference
     return [claim.what, published, _number(claim.mean, unit), str(claim.n_obtained), interval, claim.verdict, why]
 

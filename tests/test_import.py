@@ -78,7 +78,10 @@ class TestNumpyAlone:
     @pytest.mark.parametrize(
         ("statement", "message"),
         [
-            ("import scurry.stopping", 'fitting a stop rule needs scipy: pip install "scurry[fit]"'),
+            (
+                "import scurry.stopping",
+                'fitting a stop rule or testing a promise needs scipy: pip install "scurry[fit]"',
+            ),
             ("import scurry.estimators", 'an estimator of scurry needs scipy: pip install "scurry[fit]"'),
             (
                 "from scurry.forest import as_frame; as_frame(type('Frame', (), {'columns': ()})())",

@@ -271,3 +271,50 @@ def test_it_is_said_where_little_is_saved(mean_trees, is_said):
     plan = Plan(order=np.arange(2, dtype=np.int32), stop=stop, certificate=Certificate(method="x", measured=measured))
     assert ("little is saved" in Predictor(forest, plan).summary()) == is_said
     assert "little is saved" not in Predictor.full(forest).summary()
+
+
+class TestOwnRule:
+    """A rule of the caller's promises nothing, says so, and can be tested."""
+
+    @pytest.fixture(scope="class")
+    def own(self):
+        from sklearn.ensemble import RandomForestClassifier
+
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(3000, 4))
+        y = (X[:, 0] + 0.3 * rng.normal(size=len(X)) > 0).astype(int)
+        forest = scurry.from_model(RandomForestClassifier(21, max_depth=5, random_state=0).fit(X[:1000], y[:1000]))
+        asked = np.arange(22)
+        low, high = np.floor(asked / 2 - 1.5).astype(np.int32), np.ceil(asked / 2 + 1.5).astype(np.int32)
+        rule = ExitRule(kind="votes", weights=np.ones(1), lower=low[None], upper=high[None])
+        return Predictor(forest, Plan(order=np.arange(21, dtype=np.int32), stop=rule)), X[1000:], y[1000:]
+
+    def test_it_is_called_what_it_is(self, own):
+        predictor, _, _ = own
+        assert "method='own rule'" in repr(predictor)
+        assert "Nothing is promised" in predictor.summary()
+        assert "stopped early by a rule of the caller's" in predictor.summary()
+
+    def test_a_promise_is_tested_on_rows(self, own):
+        predictor, X, y = own
+        changed = (predictor.predict(X) != predictor.forest.predict(X)).mean()
+        audit = predictor.audit(X, promise=Labels(0.5))
+        assert (audit.verdict, audit.rate) == ("kept", changed)
+        assert 0 < audit.lower < changed < audit.upper
+        assert predictor.audit(X, promise="labels<=0.001%").verdict == "broken"
+        assert predictor.audit(X, y, promise="accuracy<=10%").verdict == "kept"
+
+    @pytest.mark.parametrize(
+        ("promise", "message"),
+        [
+            (None, "it promises nothing; pass promise="),
+            (3, "promise must be one of scurry.promises"),
+            (scurry.promises.Values(0.1), "about values of a regressor, and this predictor has none"),
+            (scurry.promises.TopK(3, 0.01), "about the top of rankings"),
+            (scurry.promises.Accuracy(0.01), "y is needed"),
+        ],
+    )
+    def test_what_cannot_be_tested(self, own, promise, message):
+        predictor, X, _ = own
+        with pytest.raises(InputError, match=message):
+            predictor.audit(X, promise=promise)

@@ -1,9 +1,11 @@
 """Timing: who runs when, with what."""
 
+import time
+
 import numpy as np
 import pandas as pd
 
-from scurry.timing import Runner, measure_laps, race, wrap_model
+from scurry.timing import Runner, measure_laps, measure_rows, race, wrap_model
 
 
 def test_runs_take_turns(monkeypatch):
@@ -52,3 +54,13 @@ def test_slow_runs_have_two_rounds(monkeypatch):
         now[0] = 0.0
         assert race(7, run, max_seconds=max_seconds) == [1.5]
         assert now[0] == 1.5 * n_rounds
+
+
+def test_rows_that_come_one_by_one_have_a_median_and_a_tail(monkeypatch):
+    monkeypatch.setattr("scurry.timing._MAX_SECONDS", 0.05)
+    seen = []
+    runners = [Runner("quick", lambda rows, _: seen.append(rows[0, 0])), Runner("slow", lambda *_: time.sleep(1e-3))]
+    median, tail = measure_rows(runners, np.arange(20.0).reshape(10, 2))
+    assert [median.task, tail.task] == ["one by one, 10 rows, median", "one by one, 10 rows, p99"]
+    assert set(seen) == set(np.arange(0.0, 20.0, 2))  # every row, not one again and again
+    assert median.seconds[0] < 1e-3 <= median.seconds[1] <= tail.seconds[1]

@@ -9,7 +9,7 @@ forests are kept on disk, so that a run that was interrupted, or is asked for mo
     python benchmarks/papers/squirrel.py --quick
     python benchmarks/papers/squirrel.py --seeds 10
 
-Ten seeds take about eight hours of one core (--jobs divides them), --quick takes a minute.
+Ten seeds take about eight hours of one core (--jobs divides them), --quick takes ten seconds.
 """
 
 from __future__ import annotations

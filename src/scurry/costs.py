@@ -245,6 +245,11 @@ class ErrorCosts:
         classes = range(forest.n_outputs) if forest.classes is None else forest.classes
         return cls.of(classes, class_weight=class_weight, error_costs=error_costs)
 
+    @property
+    def is_weighed(self) -> bool:
+        """Whether errors on some classes, or some answers, were given other costs than on the rest."""
+        return self.matrix is not None or self.class_weight is None or bool(np.ptp(self.class_weight) > 0)
+
     def of_counts(self, class_counts: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
         """Return the costs among rows of which so many are of each class, and what their sum is divided by.
 

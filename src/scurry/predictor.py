@@ -38,6 +38,16 @@ if TYPE_CHECKING:
     from scurry.runners.acquisition.row_walk import Terms
     from scurry.runners.acquisition.visit import Visit
 
+# What rules of `scurry.stopping` are called in files.
+_RULE_CLASSES = {
+    "vote rule": "VoteRule",
+    "weighted vote rule": "WeightedVoteRule",
+    "plurality rule": "PluralityRule",
+    "rule for answers": "AnswerRule",
+    "margin rule": "MarginFit",
+    "leader rule": "LeaderFit",
+    "Fan rule": "FanFit",
+}
 _LITTLE_SAVED = 0.85  # of all trees: rules and estimates take about what the others of a row would
 
 
@@ -458,7 +468,8 @@ class Predictor:
             What a row pays, as in `scurry.prune`; by default the predictor's own `feature_costs`, or 1 for every
             feature if it has none. Node tests cost nothing here.
         max_cost : float, optional
-            The most a row may pay. A tree whose next feature would exceed it answers with the node it has reached.
+            The most that each row may pay, unlike in `scurry.prune`, where it limits the mean of all rows. A tree whose
+            next feature would exceed it answers with the node it has reached, and a warning says how many rows did.
         order : {"plan", "cheapest", "informative"}
             As in `start_row`. Early exits need "plan".
         ledger : Ledger, optional
@@ -512,7 +523,8 @@ class Predictor:
             What a row pays, as in `scurry.prune`; by default the predictor's own `feature_costs`, or 1 for every
             feature if it has none. Node tests cost nothing here.
         max_cost : float, optional
-            The most the row may pay. A tree whose next feature would exceed it answers with the node it has reached.
+            The most that this row may pay. A tree whose next feature would exceed it answers with the node it has
+            reached.
         order : {"plan", "cheapest", "informative"}
             Which feature is needed next: the one that the plan's next tree tests; of all features that trees wait for,
             the cheapest; or the one that is expected to settle most of the answer for its cost, judged by the training
@@ -552,7 +564,14 @@ class Predictor:
         return Visit(terms, read_known(self.forest, known), number)
 
     def audit(
-        self, X: Any, y: Any = None, *, groups: Any = None, model: Any = None, n_threads: int | None = 1
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        promise: Promise | str | None = None,
+        groups: Any = None,
+        model: Any = None,
+        n_threads: int | None = 1,
     ) -> Audit:
         """Test the promise on rows, perhaps recent ones: the full model answers each of them too.
 
@@ -565,6 +584,10 @@ class Predictor:
         X : array or DataFrame of shape (n_rows, n_features)
         y : array of shape (n_rows,), optional
             Known labels. The promises `Recall` and `Accuracy` need them.
+        promise : Promise or str, optional
+            What to test, such as ``scurry.promises.Labels(0.01)`` or its text, ``"labels<=1%"``. By default what the
+            predictor promises; needed for one that promises nothing, such as one with a rule of your own. Choose it,
+            and the rule, before you look at these rows: the verdict is about rows that had no part in either.
         groups : array of shape (n_rows,), optional
             The query of each row for the promise `TopK`; the group of each row for a promise about groups, of which one
             row each is drawn.
@@ -580,13 +603,15 @@ class Predictor:
         Raises
         ------
         InputError
-            If nothing is promised about answers, or if labels or groups are missing that the promise needs.
+            If nothing is promised about answers and `promise` is None, or if labels or groups are missing that the
+            promise needs.
         """
+        from scurry.promises import read_promise
         from scurry.runners.comparison import audit, check_auditable, plan_in_full
 
-        promise = check_auditable(self.plan, y, groups, model)
+        asked = check_auditable(self.forest, self.plan, read_promise(promise, self.classes), y, groups, model)
         if model is None:
-            full = Predictor(self.forest, plan_in_full(self.forest, self.plan, promise))
+            full = Predictor(self.forest, plan_in_full(self.forest, self.plan, asked))
         else:
             full = Predictor.full(read_forest(model, X))
         rows, certificate = as_rows(self.forest, X), self.plan.certificate
@@ -595,7 +620,7 @@ class Predictor:
                 "these are the rows that the promise was calibrated on: they chose the rule, which breaks it more "
                 "rarely on them than on others. Audit rows that came later"
             )
-        return audit(self, full, promise, rows, y=y, groups=groups, n_threads=n_threads)
+        return audit(self, full, asked, rows, y=y, groups=groups, n_threads=n_threads)
 
     def summary(self) -> Summary:
         """Return what the plan promises and what was measured when it was made; print it."""
@@ -636,7 +661,7 @@ class Summary:
     """A predictor's promise and measurements; print it."""
 
     def __init__(self, forest: Forest, plan: Plan) -> None:
-        about = {"method": plan.method} if plan.certificate is None else plan.certificate.lines()
+        about = _describe_own(plan) if plan.certificate is None else plan.certificate.lines()
         front = {} if forest.front is None else {"front": forest.front.describe()}
         wrapper = {} if forest.wrapper is None else {"wrapper": forest.wrapper.describe()}
         self.lines = {"forest": repr(forest)} | front | wrapper | about | _describe_saving(forest, plan)
@@ -648,6 +673,18 @@ class Summary:
         return text in str(self)
 
     __repr__ = __str__
+
+
+def _describe_own(plan: Plan) -> dict[str, str]:
+    """Return what is known of a plan without a certificate: nothing but who decides where rows stop."""
+    if plan.exits_early:
+        stop = "trees are stopped early by a rule of the caller's"
+    elif plan.by_step:
+        stop = "steps are taken in an order of the caller's, until a budget ends"
+    else:
+        return {"method": plan.method}
+    tested = "; audit(X, promise=…) tests a promise on rows" if plan.exits_early else ""
+    return {"promise": f"Nothing is promised for new rows{tested}.", "method": f"{plan.method}: {stop}"}
 
 
 def _describe_saving(forest: Forest, plan: Plan) -> dict[str, str]:
@@ -694,7 +731,8 @@ def load(path: str | PathLike[str], *, trusted: Sequence[str] = ()) -> Forest | 
     if container.kind == "cascade":
         raise FormatError(f"{path} holds a cascade; use scurry.Cascade.load(path, expensive)")
     if container.kind == "rule":
-        raise FormatError(f"{path} holds a stopping rule; use load of its class, such as scurry.stopping.VoteRule.load")
+        held = container.header.get("of")
+        raise FormatError(f"{path} holds a {held}; use scurry.stopping.{_RULE_CLASSES.get(str(held), '…')}.load(path)")
     if container.kind == "watch":
         raise FormatError(f"{path} holds the state of a watch; use scurry.Watch.load(path, predictor)")
     if container.kind not in ("forest", "predictor"):

@@ -15,6 +15,7 @@ from scurry.forest import as_frame, count_rows, thread_count
 
 _MAX_ROWS = 20_000  # enough for a steady time per row
 _ROUNDS_BATCH, _ROUNDS_ROW = 5, 100  # a single row takes microseconds, so its shortest time needs more rounds
+_SINGLE_ROWS, _MOST_CALLS = 200, 5_000  # different rows, one by one
 _MIN_ROUNDS, _MAX_SECONDS = 2, 2.0  # of a task: the first round also pays for what is built at the first use
 
 
@@ -64,6 +65,42 @@ def measure_laps(runners: Sequence[Runner], X: Any) -> list[Lap]:
     return laps
 
 
+def measure_rows(runners: Sequence[Runner], X: Any) -> list[Lap]:
+    """Time runners on rows that come one by one: the median and the 99th percentile of what different rows take.
+
+    Of each row the first call counts too, if there is time for one round only: two seconds end it.
+
+    Parameters
+    ----------
+    runners : sequence of Runner
+    X : array or DataFrame of shape (n_rows, n_features)
+
+    Returns
+    -------
+    list of Lap
+    """
+    with require_extra("fit", "timing"):
+        from threadpoolctl import threadpool_limits
+    n_rows = min(count_rows(X), _SINGLE_ROWS)
+    runs = [[_prepare(runner, X, 1, 1, at) for at in range(n_rows)] for runner in runners]
+    taken: list[list[float]] = [[] for _ in runners]
+    deadline = time.perf_counter() + _MAX_SECONDS
+    with threadpool_limits(1, "openmp"):
+        for first, *_ in runs:
+            first()  # pays for what is built at the first use
+        while not taken[0] or (time.perf_counter() < deadline and len(taken[0]) < _MOST_CALLS):
+            for at in range(n_rows):
+                for times, calls in zip(taken, runs, strict=True):
+                    start = time.perf_counter()
+                    calls[at]()
+                    times.append(time.perf_counter() - start)
+    said = f"one by one, {n_rows:,} rows"
+    return [
+        Lap(f"{said}, {name}", [float(np.quantile(times, share)) for times in taken])
+        for name, share in (("median", 0.5), ("p99", 0.99))
+    ]
+
+
 def wrap_model(model: Any) -> Runner:
     """Make a runner of the source model.
 
@@ -86,13 +123,13 @@ def wrap_model(model: Any) -> Runner:
     return Runner(type(model).__name__, answer)
 
 
-def _prepare(runner: Runner, X: Any, count: int, n_threads: int) -> Callable[[], object]:
+def _prepare(runner: Runner, X: Any, count: int, n_threads: int, start: int = 0) -> Callable[[], object]:
     table = X if runner.table is None else runner.table
     frame = as_frame(table)
     if frame is not None:
-        some = frame[:count].to_native()
+        some = frame[start : start + count].to_native()
     else:
-        some = (table.tocsr() if hasattr(table, "tocsr") else np.asanyarray(table))[:count]
+        some = (table.tocsr() if hasattr(table, "tocsr") else np.asanyarray(table))[start : start + count]
     return partial(runner.answer, some, n_threads)
 
 

@@ -2,9 +2,13 @@
 
 import json
 
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
 import pytest
 
 import scurry
+from scurry.cli import program
 
 EXIT = ("--max-disagreement", "0.05")
 
@@ -222,3 +226,23 @@ def test_promises(run, fail, folder, forest, features, table, tmp_path):
     assert "contradict" in fail(*arguments, "--promise", "labels<=5%", "--no-promise")
     assert "not both" in fail(*arguments, "--promise", "labels<=5%", *EXIT)
     assert "more calibration rows" in fail(*arguments, "--promise", f"{names[0]}<=1%,{names[1]}<=1%")
+
+
+@pytest.mark.filterwarnings("always")
+def test_training_rows_promise_nothing_and_scripts_notice(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(rng.normal(size=(4000, 4)), columns=list("abcd"))
+    model = lgb.LGBMRegressor(n_estimators=30, verbose=-1).fit(rows, rows["a"] + rng.normal(size=len(rows)))
+    model.booster_.save_model(tmp_path / "model.txt")
+    rows.to_parquet(tmp_path / "rows.parquet")
+    said = ["--promise", "values<=0.5 for 95%", "-o", str(tmp_path / "fast.scurry")]
+    with pytest.raises(SystemExit) as ended:
+        program.main(["early-exit", str(tmp_path / "model.txt"), str(tmp_path / "rows.parquet"), *said])
+    shown = capsys.readouterr()
+    assert ended.value.code == program.BROKEN
+    assert shown.err.startswith("warning: the calibration rows look like rows that trained the model")
+    assert "EarlyExitRegressor" in shown.err
+    assert "UserWarning" not in shown.err
+    assert ".py" not in shown.err
+    assert "PROMISES NOTHING" in shown.out
+    assert "scurry predict" not in shown.out

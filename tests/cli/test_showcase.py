@@ -18,7 +18,11 @@ def small(tmp_path_factory):
 def test_all_three_budgets_are_shown(small):
     found, steps = small
     ways = [[line.way for line in lines] for lines in found.models.values()]
-    assert ways == [["all trees", "early exit", "anytime"], ["all trees", "early exit"], ["all features", "within $40"]]
+    assert ways == [
+        ["all trees", "early exit", "anytime"],
+        ["all trees", "early exit"],
+        ["all features", "mean within $40"],
+    ]
     assert len(steps) == 6
     assert [page.name for page in found.pages] == ["report.html", "anytime.html", "budget.html"]
     assert all(page.stat().st_size > 10_000 for page in found.pages)

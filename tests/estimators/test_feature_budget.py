@@ -45,6 +45,8 @@ def test_thyroid_at_40_dollars_finds_the_ill(thyroid):
     summary = str(model.predictor_.summary())
     assert "found of each class" in summary
     assert "the given estimator before pruning: 8" in summary
+    assert f"largest cost of a row  {model.predictor_.certificate.measured.largest_paid:.3g}" in summary
+    assert "mean cost by class" in summary
 
 
 def test_the_given_forest_alone_is_flagged_where_it_finds_nobody(thyroid):

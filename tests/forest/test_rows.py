@@ -289,7 +289,17 @@ def test_a_dict_of_columns_is_told_how_to_become_rows():
     with pytest.raises(InputError, match=r"pass pandas\.DataFrame\(X\), or without pandas numpy\.column_stack"):
         forest.predict(columns)
     assert forest.predict(np.column_stack([columns[name] for name in forest.feature_names])).shape == (3,)
-    with pytest.raises(InputError, match=r"pass pandas\.DataFrame\(\[X\]\)$"):
+    with pytest.raises(
+        InputError, match=r"pass pandas\.DataFrame\(\[X\]\), or without pandas numpy\.array\(.* for row in \[X\]\]\)$"
+    ):
         forest.predict({"a": 0.0, "b": 1.0})
-    with pytest.raises(InputError, match=r"pass pandas\.DataFrame\(X\)$"):
+    with pytest.raises(
+        InputError, match=r"pass pandas\.DataFrame\(X\), or without pandas numpy\.array\(.* for row in X\]\)$"
+    ):
         forest.predict([{"a": 0.0, "b": 1.0}])
+
+
+def test_columns_that_are_needed_are_named():
+    forest = complete_forest(1, 2, 2, 2).replace(feature_names=["age", "income"])
+    with pytest.raises(InputError, match=r"pass these columns in this order, or a frame .*: 'age', 'income'"):
+        forest.predict(np.zeros((3, 4)))

@@ -76,7 +76,7 @@ def test_inner_nodes_add_nothing_and_may_be_anything():
 
 def test_no_sum_is_on_both_sides():
     lower = np.array([[-1, 0, 1]], np.int32)
-    with pytest.raises(InputError, match="every lower threshold must be below its upper one"):
+    with pytest.raises(InputError, match=r"lower threshold must be below its upper one; at index \[0, 1\] they are"):
         ExitRule(kind="votes", weights=np.ones(1), lower=lower, upper=np.array([[1, 0, 2]], np.int32))
     ExitRule(kind="votes", weights=np.ones(1), lower=lower, upper=lower + 1)
 

@@ -193,3 +193,8 @@ def test_groups_mean_nothing():
 def test_rates_too_small_to_divide_by_need_more_rows_than_there_are(rate):
     for promise in (Labels(rate), LabelsPerClass({0: rate, 1: 0.5}), Accuracy(rate), Values(0.1, rate), TopK(3, rate)):
         assert promise.rows_needed() > 10**199
+
+
+def test_the_error_of_an_unknown_text_shows_every_way_to_write_one():
+    with pytest.raises(InputError, match=r"'probabilities<=0\.02 for 95%'"):
+        Promise.parse("nothing like it")

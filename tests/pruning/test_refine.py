@@ -213,7 +213,7 @@ def test_error_costs_as_matrix_and_by_name():
 
 
 def test_offers_say_what_they_are(path):
-    assert re.fullmatch(r"Offers\(\d+ forests, cost per row \S+ to \S+, error \S+ to \S+\)", repr(path.offers))
+    assert re.fullmatch(r"Offers\(\d+ forests, mean cost per row \S+ to \S+, error \S+ to \S+\)", repr(path.offers))
 
 
 def test_a_search_is_not_sent_to_itself(path):

@@ -77,7 +77,10 @@ def test_whom_a_budget_finds_what_it_takes_and_the_true_full_model(forest, data,
     budget = 0.4 * float(path.costs.max())
     shown = path.at(max_cost=budget)
     story = prunings.tell_pruning(path, TestRows(forest, X, y), budget, "$")
-    recalls, needs = story.tables
+    recalls, costs_by_class, needs = story.tables
+    assert [row[3] for row in costs_by_class.rows] == [
+        f"${format_number(round(_paid(shown, X, costs)[y == label].max(), 2))}" for label in np.unique(y)
+    ]
     for label, n_rows, here, full in recalls.rows:
         of_class = y == label
         assert n_rows == f"{of_class.sum():,}"
@@ -89,7 +92,9 @@ def test_whom_a_budget_finds_what_it_takes_and_the_true_full_model(forest, data,
     ]
     assert needs.rows[0][1].startswith("$")
     assert story.tiles[0].value == f"${format_number(round(_paid(shown, X, costs).mean(), 2))}"
-    assert story.tiles[0].note.startswith("full model: $")
+    assert story.tiles[0].note.startswith(
+        f"largest ${format_number(round(_paid(shown, X, costs).max(), 2))}; full model: $"
+    )
     assert (story.answers == shown.predict(X)).all()
     # A slider offers only what is better on the validation rows than everything cheaper.
     assert story.curve.spent.tolist() == path.offers.costs.tolist()
@@ -113,13 +118,13 @@ def test_offers_of_several_candidates(forest, data):
     ).fit(X_val, y_val)
     story = prunings.tell_pruning(found.offers_, TestRows(found.forest_, X, y), 3.0)
     assert (story.answers == found.predict(X)).all()
-    assert story.tiles[0].note.startswith("full model: ")
+    assert "; full model: " in story.tiles[0].note
     full = found.path_.problem.costs.of_rows(found.forest_, X).mean()
     assert format_number(full) in story.tiles[0].note
-    assert "FeatureBudgetClassifier" in story.recipe
+    assert "FeatureBudgetClassifier(model, max_cost=3, …)" in story.recipe  # as it was asked for
     alone = prunings.tell_chosen(found.predictor_, TestRows(found.predictor_.forest, X, y))
     assert alone.promise.startswith("Nothing is promised for new rows.")
-    assert alone.tiles[0].name == "cost per row"
+    assert alone.tiles[0].name == "mean cost per row"
     assert not any(claim.verdict == "kept" for claim in alone.claims)
     assert "FeatureBudgetClassifier" in alone.recipe
 
@@ -223,7 +228,7 @@ class TestEstimators:
             RandomForestClassifier(5), max_cost=3, candidates=["trees"], random_state=0
         ).fit(X_val, y_val)
         page = scurry.report.write(found, tmp_path / "r.html", X, y).read_text(encoding="utf-8")
-        assert "The best forest within 3 per row" in page
+        assert "The best forest with a mean cost per row within 3" in page
 
     def test_an_early_exit_is_told_of_its_predictor(self, data, tmp_path):
         fast = scurry.EarlyExitClassifier(RandomForestClassifier(15), max_disagreement=0.05, random_state=0)

@@ -40,7 +40,7 @@ def test_rules_in_files(tmp_path):
         assert all(np.array_equal(arrays[name], arrays_again[name]) for name in arrays)
     with pytest.raises(FormatError, match="holds a rule for answers, not a vote rule"):
         VoteRule.load(tmp_path / "rule.scurry")
-    with pytest.raises(FormatError, match=r"holds a stopping rule.*VoteRule\.load"):
+    with pytest.raises(FormatError, match=r"use scurry\.stopping\.AnswerRule\.load\(path\)"):
         scurry.load(tmp_path / "rule.scurry")
     storage.write_container(tmp_path / "bad.scurry", "rule", {"of": "vote rule", "parts": {}}, {})
     with pytest.raises(FormatError, match="does not hold a sound vote rule"):

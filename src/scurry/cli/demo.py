@@ -34,9 +34,9 @@ tests that cost money, each made cheaper. All numbers are measured here and now,
 on test rows.
 """
 _LEGEND = """
-early exit  a row stops evaluating trees once its label is clear
-anytime     every row stops after a tenth of all tree steps
-within $40  the best forest found whose tests cost at most $40 per patient
+early exit       a row stops evaluating trees once its label is clear
+anytime          every row stops after a tenth of all tree steps
+mean within $40  the best forest found whose tests cost $40 or less on average
 
 work        mean per test row
 changed     share of labels that differ from the model's

@@ -13,6 +13,7 @@ import typer
 
 from scurry.cli.files import read_model, read_queries, read_rows
 from scurry.cli.program import (
+    BROKEN,
     AsJson,
     Dask,
     Label,
@@ -124,7 +125,8 @@ def early_exit(
     """Stop evaluating trees once a row's label is clear, with a promise for new rows.
 
     ROWS must be like the rows to predict, and the model must not be trained on them. They need no labels. The methods
-    minimax and minimixed make a promise without ROWS, about random orders of the trees.
+    minimax and minimixed make a promise without ROWS, about random orders of the trees. Where ROWS look as if the model
+    was trained on them, nothing is promised, and the exit code is 3.
 
     With --dask, ROWS may be larger than memory.
     """
@@ -159,7 +161,8 @@ def early_exit(
         with show_progress("Calibrating") as update, _name_options():
             predictor = distributed.early_exit(forest, rows, label=label, cluster=dask, progress=update, **options)
     predictor.save(output)
-    _show_saved(predictor, output, as_json, f"--groups {groups} " if predictor.plan.ranks_groups else "")
+    budget = f"--groups {groups} " if predictor.plan.ranks_groups else ""
+    _show_saved(predictor, output, as_json, budget, asked=not no_promise)
 
 
 @app.command(epilog="Example: [bold]scurry anytime model.json rows.parquet --label income -o ready.scurry[/bold]")
@@ -208,7 +211,9 @@ def prune(
     output: MaybeOutput = None,
     max_cost: Annotated[
         float | None,
-        typer.Option(help="Largest mean cost per row (default: show trade-offs).", show_default=False),
+        typer.Option(
+            help="Largest mean cost per row; single rows may pay more (default: show trade-offs).", show_default=False
+        ),
     ] = None,
     costs: Annotated[
         Path | None,
@@ -329,7 +334,7 @@ def compress(
     with show_progress(f"Compressing on {len(X):,} rows") as update, _name_options():
         predictor = compress(forest, X, y, progress=update, **options)
     predictor.save(output)
-    _show_saved(predictor, output, as_json)
+    _show_saved(predictor, output, as_json, asked="promise" in options)
 
 
 def _read_numbers(option: str, given: str, words: Sequence[str]) -> Any:
@@ -402,7 +407,7 @@ def _show_offers(path: PruningPath, as_json: bool) -> None:
         ]
         typer.echo(json.dumps({"offers": listed}, indent=1))
         return
-    table = make_table("cost per row", "error on these rows", *(f"{label} found" for label in labels), "nodes")
+    table = make_table("mean cost per row", "error on these rows", *(f"{label} found" for label in labels), "nodes")
     for index in _choose_spread(len(offers)):
         offer = offers[index]
         table.add_row(
@@ -412,14 +417,14 @@ def _show_offers(path: PruningPath, as_json: bool) -> None:
             f"{offer.forest.n_nodes:,}",
         )
     console().print(table)
-    console().print("\nChoose any cost up to the highest: --max-cost … -o cheap.scurry")
+    console().print("\nChoose any mean cost up to the highest: --max-cost … -o cheap.scurry")
 
 
 def _show_path(path: PruningPath, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"costs": path.costs.tolist(), "errors": path.errors.tolist()}, indent=1))
         return
-    table = make_table("pruning", "cost per row", "error of a tree", "nodes")
+    table = make_table("pruning", "mean cost per row", "error of a tree", "nodes")
     for index in _choose_spread(len(path)):
         forest = path[index]
         table.add_row(
@@ -429,7 +434,7 @@ def _show_path(path: PruningPath, as_json: bool) -> None:
             f"{forest.n_nodes:,}",
         )
     console().print(table)
-    console().print("\nChoose any cost up to the highest: --max-cost … -o cheap.scurry")
+    console().print("\nChoose any mean cost up to the highest: --max-cost … -o cheap.scurry")
 
 
 def _choose_spread(count: int) -> Sequence[int]:
@@ -461,10 +466,19 @@ def _name_options() -> Iterator[None]:
         ) from error
 
 
-def _show_saved(predictor: Predictor, output: Path, as_json: bool, budget: str = "") -> None:
+def _show_saved(predictor: Predictor, output: Path, as_json: bool, budget: str = "", *, asked: bool = False) -> None:
+    """Show what was saved; `asked` says that it was to promise something."""
     lines = {} if predictor.certificate is None else predictor.certificate.lines()
     facts = {"file": str(output)} | certificate_json(predictor)
-    show(facts, as_json, lines | {"trees": str(predictor.forest.n_trees)} | _describe_file(output, budget))
+    told = lines | {"trees": str(predictor.forest.n_trees)} | _describe_file(output, budget)
+    is_refused = asked and predictor.promise is None
+    if is_refused:
+        told["next"] = (
+            f"{output} PROMISES NOTHING (see the warning): calibrate again on rows that the model has not seen"
+        )
+    show(facts, as_json, told)
+    if is_refused:  # scripts must notice, as when a watch raises an alarm
+        raise typer.Exit(BROKEN)
 
 
 def _describe_file(output: Path, budget: str = "") -> dict[str, str]:

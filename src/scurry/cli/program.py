@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 _N_SHOWN = 5
 # A bar that vanishes at once only flickers, so short work shows none.
 _PATIENCE_S = 0.5
+BROKEN = 3  # exit code where a promise is broken, or was asked for and cannot be made
+_NAME_WIDTH = 24
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -95,7 +98,7 @@ def make_pairs(rows: Mapping[str, str]) -> Table:
     from rich.text import Text
 
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(style="cyan", max_width=_NAME_WIDTH)  # long names wrap, so that texts have most of 80 columns
     table.add_column(overflow="fold")
     for name, value in rows.items():
         table.add_row(name, Text(value))  # Text: names of columns may look like markup
@@ -169,6 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments : sequence of str, optional
         By default the arguments of the process.
     """
+    warnings.showwarning = _show_warning
     try:
         app(arguments)
     except BrokenPipeError:  # the reader of our output has gone, as in `scurry … | head`
@@ -183,12 +187,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _fail(message: str) -> None:
+    _say("error: ", "bold red", message)
+    sys.exit(2)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+    """Show a warning as a line: whoever types a command has no use for the place in our code."""
+    if not issubclass(category, DeprecationWarning | PendingDeprecationWarning):
+        _say("warning: ", "bold yellow", str(message))
+
+
+def _say(what: str, style: str, message: str) -> None:
     from rich.text import Text
 
     line = " ".join(message.split())  # one line, so that logs and scripts can take it whole
     screen = console(stderr=True)
-    screen.print(Text.assemble(("error: ", "bold red"), line), soft_wrap=not screen.is_terminal)
-    sys.exit(2)
+    screen.print(Text.assemble((what, style), line), soft_wrap=not screen.is_terminal)
 
 
 def _show_version(wanted: bool) -> None:

@@ -14,6 +14,7 @@ import typer
 
 from scurry.cli.files import read_model, read_queries, read_rows
 from scurry.cli.program import (
+    BROKEN,
     AsJson,
     Dask,
     Label,
@@ -37,8 +38,6 @@ from scurry.formatting import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from scurry import Predictor, Watch
-
-_ALARM = 3  # exit code
 
 
 @app.command(epilog="Example: [bold]scurry watch server-1.scurry-watch server-2.scurry-watch[/bold]")
@@ -69,7 +68,7 @@ def watch(
         report.write(watches[0] if len(watches) == 1 else Watch.merge(watches), output)
     show(state.to_json(), as_json, state.lines())
     if state.is_raised:
-        raise typer.Exit(_ALARM)
+        raise typer.Exit(BROKEN)
 
 
 def open_watch(path: Path, predictor: Predictor, share: float) -> Watch:
@@ -180,7 +179,8 @@ def predict(
         watching.save(watch)
         facts["watch"] = watching.state.to_json()
     lines = {"rows": f"{report.n_rows:,} in {format_seconds(report.seconds)}, {report.rows_per_second:,.0f} a second"}
-    lines["written"] = f"{output}: {list_first(report.written) or 'nothing'}"
+    names = list_first(report.written) or "nothing"
+    lines["written"] = output if names == Path(output).name else f"{output}: {names}"
     if report.skipped:
         lines["skipped"] = f"{len(report.skipped):,} finished by an earlier run"
     if watching is not None:
@@ -287,9 +287,10 @@ def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: T
 
     The framework is timed if the file holds its model (skops, pickle).
 
-    They take turns, and the shortest of several times counts.
+    They take turns, and the shortest of several times counts; of rows that come one by one, the median and the 99th
+    percentile.
     """
-    from scurry.timing import Runner, measure_laps, wrap_model
+    from scurry.timing import Runner, measure_laps, measure_rows, wrap_model
 
     with show_spinner(f"Reading {model.name}"):
         read = read_model(model, rows=rows, trust_pickle=trust_pickle)
@@ -302,7 +303,8 @@ def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: T
         # First, because the last column compares the last runner with the first.
         runners.insert(0, wrap_model(read.source))
     with show_spinner(f"Timing {len(X):,} rows"):
-        times = measure_laps(runners, X if read.source is None else X.to_pandas())
+        given = X if read.source is None else X.to_pandas()
+        times = [*measure_laps(runners, given), *measure_rows(runners, given)]
     if as_json:
         found = {lap.task: dict(zip((r.name for r in runners), lap.seconds, strict=True)) for lap in times}
         typer.echo(json.dumps(found, indent=1))

@@ -116,7 +116,7 @@ def run(folder: Path, begin: Callable[[str], None] = lambda step: None) -> Demon
             clinic.X_test,
             clinic.y_test,
             model=diagnosis,
-            title="Thyroid: a forest within $40 per patient",
+            title="Thyroid: a forest whose patients cost $40 or less on average",
             max_cost=_MAX_COST,
             currency="$",
         ),
@@ -190,7 +190,7 @@ def _measure_budget(model: Any, rows: Rows) -> tuple[Any, Offers, list[Line]]:
     full_paid, paid = (feature_bill(f, rows.X_test, **prices).mean_cost for f in (whole, chosen))
     ways = [
         Way("all features", f"${full_paid:.2f}", 0.0, None, whole.predict),
-        Way(f"within ${_MAX_COST:.0f}", f"${paid:.2f}", 1 - paid / full_paid, None, chosen.predict),
+        Way(f"mean within ${_MAX_COST:.0f}", f"${paid:.2f}", 1 - paid / full_paid, None, chosen.predict),
     ]
     return found.estimator_, offers, _measure(found.estimator_, rows, ways)
 

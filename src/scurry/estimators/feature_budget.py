@@ -429,8 +429,9 @@ class FeatureBudgetClassifier(BudgetedClassifier):
     estimator : estimator, Forest or None
         A classifier, fitted or not. Boosted trees cannot be pruned. None: ``RandomForestClassifier()``.
     max_cost : float or None
-        Largest mean cost per row. None: no limit; then a fitted estimator, or one that is the only candidate, is not
-        pruned. A budget: also ``predict(X, max_cost=…)``. New rows may pay more: a promise is kept by them.
+        Largest mean cost per row: single rows may pay more, unlike in `acquire` and `start_row`, whose `max_cost` is
+        the most that each row may pay. None: no limit; then a fitted estimator, or one that is the only candidate, is
+        not pruned. A budget: also ``predict(X, max_cost=…)``. New rows may pay more: a promise is kept by them.
     promise : scurry.promises.Cost, str or None
         Such as ``scurry.promises.Cost(40)``: new rows pay at most 40 on average, with confidence 0.95. In place of
         `max_cost`. The share `calibration_size` of the rows is set apart first, and certifies it; of what is certified,
@@ -574,7 +575,8 @@ class FeatureBudgetClassifier(BudgetedClassifier):
         Parameters
         ----------
         known, max_cost, order, row : optional
-            See `scurry.Predictor.start_row`. Here `max_cost` is the most that this row may pay.
+            See `scurry.Predictor.start_row`. Here `max_cost` is the most that this row may pay; in `fit` and `predict`
+            it limits the mean of all rows.
 
         Returns
         -------
@@ -590,7 +592,8 @@ class FeatureBudgetClassifier(BudgetedClassifier):
         Parameters
         ----------
         get_feature, n_rows, max_cost, order
-            See `scurry.Predictor.acquire`. Here `max_cost` is the most that a row may pay.
+            See `scurry.Predictor.acquire`. Here `max_cost` is the most that each row may pay; in `fit` and `predict` it
+            limits the mean of all rows.
 
         Returns
         -------
@@ -738,25 +741,29 @@ class FeatureBudgetClassifier(BudgetedClassifier):
             return self._price(self.path_.at(max_cost=max_cost))
         offer = self.offers_.at(max_cost)
         if offer.single_label is not None:
-            advice = advise(offer.single_label, offer.forest, is_searched=True)
-            warn(f"the forest at {offer.cost:g} per row is of little use: {advice}")
+            advice = advise(offer.single_label, offer.forest, self._error_costs, is_searched=True)
+            warn(f"the forest with a mean cost of {offer.cost:g} per row is of little use: {advice}")
         return self._price(offer.forest, self._certify(offer))
 
     def _certify(self, offer: Offer) -> Certificate:
         """Return where a forest comes from and what was measured."""
         held = self._calibration
-        full, own = (float(self._costs.of_rows(forest, held.rows).mean()) for forest in (self.forest_, offer.forest))
+        full, own = (self._costs.of_rows(forest, held.rows) for forest in (self.forest_, offer.forest))
+        labels = np.asarray(held.labels)
+        by_class = ", ".join(f"{label}: {own[labels == label].mean():.4g}" for label in np.unique(labels))
         return Certificate(
             method="feature budget",
             why="the best found within the budget, judged on rows that did not grow it",
             n_calibration_rows=len(held.rows),
             measured=BudgetMeasurement(
                 candidate=offer.name,
-                cost=own,  # an offer's is that of its kind, fold by fold, if that is higher
-                full_cost=full,
+                cost=float(own.mean()),  # an offer's is that of its kind, fold by fold, if that is higher
+                full_cost=float(full.mean()),
                 error=offer.error,
                 recalls=offer.found,
                 single_label="" if offer.single_label is None else repr(offer.single_label),
+                largest_paid=float(own.max()),
+                paid_by_class=by_class,
             ),
         )
 

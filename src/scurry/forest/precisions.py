@@ -278,6 +278,9 @@ def describe_refusal(blocks: Sequence[Block], types: Sequence[str], titles: Sequ
     library : str
         The one whose table they are from; "numpy" for an array.
     """
+    if library == "numpy" and types[0].startswith("str"):  # numpy makes texts of numbers that lie next to texts
+        columns = ", ".join(map(repr, titles))
+        return f"X is read as an array of texts, numbers too; pass a frame: pandas.DataFrame(X, columns=[{columns}])"
     block = next(block for block in blocks if not block.takes(types, library))
     example = {types[at]: at for at in reversed(block.columns)}
     what = ", ".join(

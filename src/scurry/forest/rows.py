@@ -23,6 +23,7 @@ from scurry.forest.tables import ByteRows, CodedRows, look_like_numbers, reader_
 
 ANSWERS = ("label", "probabilities")
 _LOSSLESS_KINDS = "biufUSO"  # of numpy's types, those whose values Python's own objects hold
+_N_NAMED = 20  # columns that an error names
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _PANDAS_NULLS = "#N/A N/A,#N/A,#NA,-1.#IND,-1.#QNAN,-NaN,-nan,1.#IND,1.#QNAN,<NA>,N/A,NA,NULL,NaN,None,n/a,nan,null,"
 _FEW_ROWS = 64  # of a table: numbers are as fast
@@ -55,7 +56,7 @@ def as_rows(forest: ForestFields, X: Any) -> NDArray[Any]:
         if rows.ndim == 1:  # one row of an encoded table
             rows = rows.reshape(1, -1)
     if rows.shape[1] != forest.n_features:
-        raise InputError(f"X has {rows.shape[1]} columns, the model was trained on {forest.n_features} features")
+        raise InputError(describe_width(rows.shape[1], forest.n_features, forest.feature_names))
     if forest.raw_rows is not None and forest.raw_rows.missing_upto:
         return forest.raw_rows.blank(rows)
     return rows
@@ -237,6 +238,9 @@ def _read(forest: ForestFields, X: Any) -> NDArray[Any]:
         by_hand = ""
         if by_column and forest.feature_names is not None and not forest.is_encoded:
             by_hand = ", or without pandas numpy.column_stack([X[name] for name in forest.feature_names])"
+        elif forest.feature_names is not None and not forest.is_encoded:
+            cells = "[row[name] for name in forest.feature_names]"
+            by_hand = f", or without pandas numpy.array([{cells} for row in {'[X]' if isinstance(X, dict) else 'X'}])"
         raise InputError(
             f"X is made of dicts; pass pandas.DataFrame({'[X]' if isinstance(X, dict) and not by_column else 'X'})"
             + by_hand
@@ -246,6 +250,15 @@ def _read(forest: ForestFields, X: Any) -> NDArray[Any]:
     return _from_array(forest, X)
 
 
+def describe_width(n_columns: int, n_features: int, names: tuple[str, ...] | None) -> str:
+    """Return that a matrix has another number of columns than the model reads, and which these are, where known."""
+    message = f"X has {n_columns} columns, the model was trained on {n_features} features"
+    if names is None or len(names) != n_features:
+        return message
+    listed = ", ".join(map(repr, names[:_N_NAMED])) + (", …" if n_features > _N_NAMED else "")
+    return f"{message}; pass these columns in this order, or a frame that has them by name: {listed}"
+
+
 def _is_sparse(X: Any) -> bool:
     # Its type is looked at: frames take long to say that they have no such attribute.
     return hasattr(type(X), "tocsr") and len(getattr(X, "shape", ())) == 2
@@ -253,7 +266,7 @@ def _is_sparse(X: Any) -> bool:
 
 def _from_sparse(forest: ForestFields, X: Any) -> Any:
     if X.shape[1] != forest.n_given:
-        raise InputError(f"X has {X.shape[1]} columns, the model was trained on {forest.n_given} features")
+        raise InputError(describe_width(X.shape[1], forest.n_given, forest.feature_names))
     if forest.raw_rows is not None and not forest.raw_rows.takes_sparse:
         raise InputError(
             "X is a sparse matrix, and the pipeline of this forest was imported for arrays: its model may take absent "
@@ -280,7 +293,7 @@ def _from_array(forest: ForestFields, X: Any) -> NDArray[Any]:
             "one row is X.reshape(1, -1)"
         )
     if array.shape[1] != forest.n_given:
-        raise InputError(f"X has {array.shape[1]} columns, the model was trained on {forest.n_given} features")
+        raise InputError(describe_width(array.shape[1], forest.n_given, forest.feature_names))
     if forest.raw_rows is not None:
         reader_of(forest).check_types([array.dtype.name] * forest.n_given, "numpy")
     if array.dtype.kind == "U" and isinstance(X, list | tuple) and forest.categories:

@@ -281,8 +281,12 @@ class ExitRule(SumRule):
         with np.errstate(over="ignore"):
             if not 0 < self.weights.sum() < np.inf:
                 raise InputError("weights must be finite, and one of them above 0")
-        if (self.lower >= self.upper).any():
-            raise InputError("every lower threshold must be below its upper one")
+        if (crossed := self.lower >= self.upper).any():
+            at = tuple(int(index) for index in np.argwhere(crossed)[0])
+            raise InputError(
+                f"every lower threshold must be below its upper one; at index [{at[0]}, {at[1]}] they are "
+                f"{self.lower[at]} and {self.upper[at]}"
+            )
         self._check_pieces()
 
     def _check_pieces(self) -> None:
@@ -772,8 +776,10 @@ class Plan:
 
     @property
     def method(self) -> str:
-        """The name of the method that made the plan."""
-        return "full" if self.certificate is None else self.certificate.method
+        """The name of the method that made the plan; "own rule" or "own order" if a caller made it."""
+        if self.certificate is not None:
+            return self.certificate.method
+        return "own order" if self.by_step else "full" if self.stop is None else "own rule"
 
     def check(self, forest: Forest) -> None:
         """Raise an error unless this plan can run `forest`."""

@@ -151,9 +151,11 @@ class GroupTest:
 
 def _measured_to_json(measured: Measurement) -> dict[str, Any]:
     known = {"kind": measured.TAG} | asdict(measured)
-    if known.get("n_scored", 0) is None:  # not known of older files, whose digests stay as they were
-        del known["n_scored"]
-    return known
+    # Not known of older files, whose digests stay as they were.
+    return {name: value for name, value in known.items() if value is not None or name not in _ADDED_LATER}
+
+
+_ADDED_LATER = ("n_scored", "largest_paid", "paid_by_class")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

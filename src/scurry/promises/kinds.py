@@ -523,6 +523,7 @@ class Values(Promise):
     IS_ABOUT_CLASSES: ClassVar[bool] = False
     COUNTS_CHANGED: ClassVar[bool] = True
     EXAMPLE: ClassVar[str] = "values<=0.02 for 95%"
+    OTHER_EXAMPLES: ClassVar[tuple[str, ...]] = ("probabilities<=0.02 for 95%",)
 
     def __post_init__(self) -> None:
         super().__post_init__()

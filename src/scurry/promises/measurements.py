@@ -221,7 +221,7 @@ class CostMeasurement:
     def describe(self) -> dict[str, str]:
         """Return what was measured, by name."""
         lines = {
-            "cost per row": f"{format_number(self.mean_cost)}, "
+            "mean cost per row": f"{format_number(self.mean_cost)}, "
             f"and {format_number(self.validation_cost)} on the rows that chose the forest",
             "most a row can pay": format_number(self.largest_cost),
             "found of each class": self.recalls,
@@ -247,6 +247,10 @@ class BudgetMeasurement:
         The share of each class's rows that are found.
     single_label : str
         The label that every row gets; empty if there are several.
+    largest_paid : float or None
+        The most that one of the rows pays; a budget limits their mean. None in older files.
+    paid_by_class : str or None
+        The mean cost of the rows of each class.
     """
 
     candidate: str
@@ -255,14 +259,18 @@ class BudgetMeasurement:
     error: float
     recalls: str
     single_label: str = ""
+    largest_paid: float | None = None
+    paid_by_class: str | None = None
 
     TAG: ClassVar[str] = "budget"
 
     def describe(self) -> dict[str, str]:
         """Return what was measured, by name."""
         lines = {
-            "cost per row": f"{format_number(self.cost)}; the given estimator before pruning: "
+            "mean cost per row": f"{format_number(self.cost)}; the given estimator before pruning: "
             f"{format_number(self.full_cost)}",
+            "largest cost of a row": "" if self.largest_paid is None else format_number(self.largest_paid),
+            "mean cost by class": self.paid_by_class or "",
             "found of each class": self.recalls,
             "weighted error": f"{self.error:.4g}",
             "grown as": self.candidate,
@@ -468,7 +476,8 @@ def read_measurement(data: Any) -> Measurement | None:
             continue
         # Files of older versions lack what was added later.
         value = values.get(one.name, None if one.default is MISSING else one.default)
-        wanted = isinstance(value, str) if one.type == "str" else is_number(value) or value is None
+        kinds_wanted = {"str": str, "str | None": str | None}.get(str(one.type))
+        wanted = is_number(value) or value is None if kinds_wanted is None else isinstance(value, kinds_wanted)
         if not wanted:
             raise FormatError(f"its certificate has a measured {one.name} of the wrong type, {value!r}")
     try:

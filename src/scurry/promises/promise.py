@@ -135,6 +135,7 @@ class Promise(ABC):
     OLD_NAMES: ClassVar[Mapping[str, str]] = {}
     # How a text asks for it, such as "labels<=0.5%"; empty if none does.
     EXAMPLE: ClassVar[str] = ""
+    OTHER_EXAMPLES: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -199,7 +200,7 @@ class Promise(ABC):
 
     def about_groups(self) -> Promise:
         """Return the same promise about one row of each new group, so that every group counts the same."""
-        raise InputError(f"groups= cannot be used with {type(self).__name__}", argument="groups")
+        raise InputError(f"groups cannot be used with {type(self).__name__}", argument="groups")
 
     def with_confidence(self, confidence: float | None) -> Promise:
         """Return the same promise with another confidence."""
@@ -239,7 +240,9 @@ class Promise(ABC):
             found = kind.read_text(text.strip(), classes)
             if found is not None:
                 return found.with_confidence(confidence)
-        examples = ", ".join(repr(kind.EXAMPLE) for kind in _KINDS.values() if kind.EXAMPLE)
+        examples = ", ".join(
+            repr(text) for kind in _KINDS.values() for text in (kind.EXAMPLE, *kind.OTHER_EXAMPLES) if text
+        )
         raise InputError(f"promise must be written like one of {examples}, got {text!r}", argument="promise")
 
     def to_json(self) -> dict[str, Any]:

@@ -140,8 +140,9 @@ def _measure(
 ) -> CostMeasurement:
     """Return what a forest costs; warn if it answers one label alone."""
     single_label = None if validation is None else validation.single_label(chosen.forest)
-    if single_label is not None:
-        warn(f"the forest at {mean_cost:g} per row is of little use: {advise(single_label, chosen.forest)}")
+    if validation is not None and single_label is not None:
+        advice = advise(single_label, chosen.forest, validation.error_costs)
+        warn(f"the forest with a mean cost of {mean_cost:g} per row is of little use: {advice}")
     return CostMeasurement(
         mean_cost=mean_cost,
         validation_cost=chosen.cost,

@@ -285,7 +285,7 @@ class PruningPath:
         Parameters
         ----------
         max_cost : float, optional
-            In the unit of `costs`.
+            The largest mean cost per row, in the unit of `costs`; single rows may pay more.
         max_error : float, optional
             In the unit of `errors`. One of `max_cost`, `max_error` and `promise` must be given.
         promise : Cost or str, optional
@@ -336,7 +336,7 @@ class PruningPath:
         Parameters
         ----------
         max_cost : float, optional
-            In the unit of `costs`.
+            The largest mean cost per row, in the unit of `costs`; single rows may pay more.
         max_error : float, optional
             In the unit of `errors`. One of the two must be given.
 
@@ -356,7 +356,9 @@ class PruningPath:
             kept = self._cheapest_alike(kept)  # not for `max_error`: it answers alike, but has more errors
         point = self._describe(kept, max_cost, max_error)
         if point.single_label is not None:
-            warn(f"the pruning at {point.cost:g} per row is of little use: {advise(point.single_label, point.forest)}")
+            weighed_by = None if self.validation is None else self.validation.error_costs
+            advice = advise(point.single_label, point.forest, weighed_by)
+            warn(f"the pruning with a mean cost of {point.cost:g} per row is of little use: {advice}")
         return point
 
     def _choose(self, max_cost: float | None, max_error: float | None) -> NDArray[np.bool_]:

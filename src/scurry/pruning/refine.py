@@ -426,8 +426,8 @@ class Offers(Sequence[Offer]):
             return "Offers(none)"
         first, last = self._offers[0], self._offers[-1]
         return (
-            f"Offers({len(self)} forests, cost per row {first.cost:.4g} to {last.cost:.4g}, error {first.error:.4g} to "
-            f"{last.error:.4g})"
+            f"Offers({len(self)} forests, mean cost per row {first.cost:.4g} to {last.cost:.4g}, "
+            f"error {first.error:.4g} to {last.error:.4g})"
         )
 
     def __len__(self) -> int:
@@ -484,6 +484,7 @@ class Offers(Sequence[Offer]):
         Parameters
         ----------
         max_cost : float
+            The largest mean cost per row.
 
         Returns
         -------
@@ -502,6 +503,7 @@ class Offers(Sequence[Offer]):
         Parameters
         ----------
         max_cost : float
+            The largest mean cost per row.
 
         Returns
         -------
@@ -519,15 +521,20 @@ class Offers(Sequence[Offer]):
         return self._offers[:n_within]
 
 
-def advise(single_label: Any, forest: Forest, *, is_searched: bool = False) -> str:
+def advise(
+    single_label: Any, forest: Forest, error_costs: ErrorCosts | None = None, *, is_searched: bool = False
+) -> str:
     """Return what to do about a forest that gives all rows one answer.
 
-    `is_searched` says that forests of several kinds were compared already.
+    `error_costs` are those that errors were weighed by; `is_searched` says that forests of several kinds were compared
+    already.
     """
     if not forest.is_classifier:
         return f"it answers {single_label:g} for every validation row. Allow a higher cost"
     answers = f"it answers {single_label!r} for every validation row. Allow a higher cost"
     weigh = 'weigh errors (class_weight="balanced" or error_costs)'
+    if error_costs is not None and error_costs.is_weighed:
+        weigh = "weigh errors on the other classes more"
     if is_searched:
         return f"{answers}, or {weigh}"
     return (

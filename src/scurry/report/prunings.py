@@ -73,7 +73,7 @@ def tell_pruning(
     saved = format_share(1 - mean_paid / mean_in_full if mean_in_full else 0.0)  # nothing to save if all is free
     changed = test.format_value(test.measure_change(labels))
     tiles = [
-        Tile("cost per row", price(mean_paid), f"full model: {price(mean_in_full)}"),
+        Tile("mean cost per row", price(mean_paid), f"largest {price(paid.max())}; full model: {price(mean_in_full)}"),
         Tile(test.change_name, changed, f"{int((labels != test.full).sum()):,} of {len(test):,} test rows"),
         Tile("forests to choose from", format_number(len(choices)), "each within another budget"),
     ]
@@ -83,13 +83,14 @@ def tell_pruning(
     # A path made at a few prices may have no pruning that changes so little. Squared changes have no such scale.
     is_close = whole.is_classifier and sample.measure_change(shown.forest.predict(sample.rows, None)) <= _MAX_CHANGED
     if max_cost is not None:
-        which = f"The best forest within {price(max_cost)} per row"
+        which = f"The best forest with a mean cost per row within {price(max_cost)}"
     elif is_close:
         which = f"The cheapest pruning shown that changes at most {format_percent(_MAX_CHANGED)} of labels"
     else:
         which = f"The pruning that changes the {'fewest labels' if whole.is_classifier else 'values least'}"
     loss = f"changes {changed} of labels" if whole.is_classifier else f"changes values by {changed} in the mean square"
     is_path = isinstance(subject, PruningPath)
+    budget = shown.max_cost if max_cost is None else max_cost  # as it was asked for
     return Story(
         kind="Pruning" if is_path else "Feature budget",
         verdict=f"{which} saves {saved} of what test rows pay for features, and {loss}." + _refuse_single(labels),
@@ -102,13 +103,17 @@ def tell_pruning(
         ],
         effort=Effort("cost", paid, float(paid_in_full.max()), "What test rows pay in the forest shown first."),
         picture=_draw_path(subject) if isinstance(subject, PruningPath) else _draw_offers(subject),
-        tables=[*_tabulate_recalls(labels, test), _tabulate_features(shown.forest, costs, sample, price)],
+        tables=[
+            *_tabulate_recalls(labels, test),
+            *_tabulate_costs(paid, sample, price),
+            _tabulate_features(shown.forest, costs, sample, price),
+        ],
         curve=curve,
         answers=labels,
         runners=[Runner("all trees, scurry", whole.predict), Runner("within the budget", shown.forest.predict)],
-        recipe=f"scurry.prune(model, X_val, method={subject.method!r}, …).at(max_cost={shown.max_cost:g})"
+        recipe=f"scurry.prune(model, X_val, method={subject.method!r}, …).at(max_cost={budget:g})"
         if isinstance(subject, PruningPath)
-        else f"scurry.FeatureBudgetClassifier(model, max_cost={shown.max_cost:g}, …).fit(X, y)",
+        else f"scurry.FeatureBudgetClassifier(model, max_cost={budget:g}, …).fit(X, y)",
         settings=_list_settings(subject, costs, whole),
     )
 
@@ -192,19 +197,19 @@ def tell_chosen(predictor: Predictor, test: TestRows, currency: str = "") -> Sto
     if costs is None:
         # Files of older versions do not hold the prices.
         if isinstance(found, CostMeasurement):
-            tiles.insert(0, Tile("cost per row", price(found.mean_cost), "of the rows that certified it"))
+            tiles.insert(0, Tile("mean cost per row", price(found.mean_cost), "of the rows that certified it"))
             claims.append(Claim("mean cost per row", "see above", "nothing: the file does not hold the prices"))
         if isinstance(found, BudgetMeasurement):
-            tiles.insert(0, Tile("cost per row", price(found.cost), "of the rows that judged it"))
+            tiles.insert(0, Tile("mean cost per row", price(found.cost), "of the rows that judged it"))
     else:
         paid, most = _pay(forest, costs, test), largest_cost(costs, forest)
         mean = float(paid.mean())
-        note = f"at most {price(most)} for one row"
+        note = f"largest {price(paid.max())}, {price(most)} at most"
         if test.forest is not forest:
-            note = f"{test.name}: {price(float(_pay(test.forest, costs, test).mean()))}"
-        tiles.insert(0, Tile("cost per row", price(mean), note))
+            note += f"; {test.name}: {price(float(_pay(test.forest, costs, test).mean()))}"
+        tiles.insert(0, Tile("mean cost per row", price(mean), note))
         claims.insert(0, _claim_cost(certificate, paid, most, price))
-        tables.append(_tabulate_features(forest, costs, test.thin(BLOCK), price))
+        tables += [*_tabulate_costs(paid, test, price), _tabulate_features(forest, costs, test.thin(BLOCK), price)]
         effort = Effort("cost", paid, most, "What test rows pay.")
         verdict = f"Test rows pay {price(mean)} for features on average. {verdict}"
     if isinstance(found, BudgetMeasurement | CostMeasurement) and found.single_label:
@@ -296,6 +301,18 @@ def _tabulate_recalls(labels: Any, test: TestRows) -> list[Table]:
         found = [format_share(float((answers[of_class] == label).mean())) for answers in compared.values()]
         rows.append([label, f"{int(of_class.sum()):,}", *found])
     return [Table("Found of each class", ["Class", "Test rows", *compared], rows)]
+
+
+def _tabulate_costs(paid: NDArray[np.float64], test: TestRows, price: Callable[[float], str]) -> list[Table]:
+    """Return what rows of each class pay: a budget limits the mean of all, and rare classes often pay more."""
+    if test.y is None or not test.forest.is_classifier:
+        return []
+    by_class = {label: paid[test.y == label] for label in np.unique(test.y)}
+    rows: list[list[object]] = [
+        [label, f"{len(costs):,}", price(float(costs.mean())), price(float(costs.max()))]
+        for label, costs in by_class.items()
+    ]
+    return [Table("Cost of each class", ["Class", "Test rows", "Mean cost", "Largest cost"], rows)]
 
 
 def _tabulate_features(forest: Forest, costs: FeatureCosts, test: TestRows, price: Callable[[float], str]) -> Table:

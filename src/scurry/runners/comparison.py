@@ -99,19 +99,24 @@ def compare(
     )
 
 
-def check_auditable(plan: Plan, y: Any, groups: Any, model: Any) -> Promise:
-    """Return the promise of a plan if answers can test it, with what else was given for that."""
+def check_auditable(forest: Forest, plan: Plan, asked: Any, y: Any, groups: Any, model: Any) -> Promise:
+    """Return what is to be tested, by default the promise of a plan, if answers and what else was given can test it."""
     certificate = plan.certificate
-    promise = None if certificate is None else certificate.promise
+    if asked is not None:
+        _check_kind(forest, plan, asked)
+    promise = asked if asked is not None or certificate is None else certificate.promise
     if promise is None or isinstance(promise, Cost):
         instead = (
             "it promises what features cost, which scurry.evaluation.feature_bill measures"
             if isinstance(promise, Cost)
-            else "it promises nothing; scurry.report.write shows what it does on rows"
+            else "it promises nothing; pass promise=, such as scurry.promises.Labels(0.01), to test that. "
+            "scurry.report.write shows what it does on rows"
         )
-        raise InputError(f"audit compares the answers of a predictor with what it promises about them, and {instead}")
-    assert certificate is not None
-    is_compressed = isinstance(certificate.measured, SizeMeasurement)
+        raise InputError(
+            f"audit compares the answers of a predictor with what it promises about them, and {instead}",
+            argument="promise",
+        )
+    is_compressed = certificate is not None and isinstance(certificate.measured, SizeMeasurement)
     if is_compressed != (model is not None):
         why = (
             "model is needed: a compressed forest does not hold the model that its promise compares with"
@@ -124,6 +129,24 @@ def check_auditable(plan: Plan, y: Any, groups: Any, model: Any) -> Promise:
     if groups is None and plan.ranks_groups:
         raise InputError("groups is needed: the query of each row, whose best are compared", argument="groups")
     return promise
+
+
+def _check_kind(forest: Forest, plan: Plan, promise: Any) -> None:
+    """Raise an error if answers of a forest are not what a promise that was given is about."""
+    if not isinstance(promise, Promise):
+        raise InputError(
+            f'promise must be one of scurry.promises, or a text such as "labels<=1%", got {promise!r}',
+            argument="promise",
+        )
+    if isinstance(promise, Values):
+        about = "values of a regressor" if promise.of == "value" else "probabilities of two classes"
+        fits = not forest.is_classifier if promise.of == "value" else forest.n_classes == 2
+    elif isinstance(promise, TopK):
+        about, fits = "the top of rankings", plan.ranks_groups
+    else:
+        about, fits = "labels of a classifier", forest.is_classifier or isinstance(promise, Cost)
+    if not fits:
+        raise InputError(f"{promise!r} is about {about}, and this predictor has none", argument="promise")
 
 
 def audit(

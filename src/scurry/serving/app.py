@@ -284,7 +284,7 @@ class _Metrics:
             "scurry_request_seconds",
             "From arrival to answer",
             registry=registry,
-            buckets=[0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0],
+            buckets=[0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0],
         )
         self._watch = {
             name: prometheus.Gauge(f"scurry_watch_{name}", text, registry=registry)

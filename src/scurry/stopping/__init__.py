@@ -8,7 +8,7 @@ models and thresholds for the running sum.
 
 from scurry.errors import require_extra
 
-with require_extra("fit", "fitting a stop rule"):
+with require_extra("fit", "fitting a stop rule or testing a promise"):
     from scurry.stopping.scores.fan import FanFit, fan
     from scurry.stopping.scores.qwyc import LeaderFit, MarginFit, multiclass_qwyc, qwyc
     from scurry.stopping.scores.rule import PRESETS, ScoreFit, ScoreStopper, preset_order

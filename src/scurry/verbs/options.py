@@ -413,7 +413,7 @@ class Calibration:
         """Check rows and options against the model; raise an error that says what is accepted."""
         asked = options.asked
         if asked.IS_ABOUT_CLASSES:
-            check_classifier(forest)
+            check_classifier(forest, options.promise)
         if asked.NEEDS_LABELS and y_cal is None:
             raise InputError(
                 f"y_cal is needed: {type(asked).__name__} compares answers with known labels; pass them, or promise "
@@ -574,11 +574,12 @@ def _check_truth(forest: Forest, which: str, y: Any, n_rows: int) -> NDArray[Any
     return truth
 
 
-def check_classifier(forest: Forest) -> None:
-    """Raise an error unless labels of `forest` can be compared."""
+def check_classifier(forest: Forest, asked: Promise | None = None) -> None:
+    """Raise an error unless labels of `forest` can be compared, as the promise asks that was passed, if any was."""
     if not forest.is_classifier:
+        who = "by default early exit promises something" if asked is None else f"{type(asked).__name__} is"
         raise InputError(
-            "by default early exit promises something about labels, and this model is a regressor; pass "
+            f"{who} about labels, and this model is a regressor; pass "
             'promise=scurry.promises.Values(max_error), or --promise "values<=…", with a quarter of the model\'s RMSE '
             "as max_error, say. If it ranks rows, pass promise=scurry.promises.TopK(10, 0.01) and groups=, the query "
             "of each row"

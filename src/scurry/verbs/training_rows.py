@@ -50,7 +50,7 @@ _MIN_COUNT = 0.5  # of rows in a leaf: fewer say nothing
 _PAIRS, _PAIRED_ROWS = 32, 4096  # of trees and rows that show how alike the trees divide rows
 _WHY_NOT = (
     "Trees agree far more on such rows than on new ones, so nothing is promised for new rows. Pass rows that the model "
-    "has not seen; EarlyExitClassifier with a model that is not fitted yet holds them out by itself"
+    "has not seen; {estimator} with a model that is not fitted yet holds them out by itself"
 )
 
 # By forest, as long as it lives: a digest of each row that trained it. Files do not have them.
@@ -81,7 +81,7 @@ def describe_training(forest: Forest, sample: Sample, y: NDArray[Any] | None) ->
     if known is not None:
         shared = find_shared(sample.each(partial(hash_rows, dtype=forest.input_dtype)), known)
         if shared is not None:
-            return f"{shared.sum():,} of {len(shared):,} calibration rows trained the model. {_WHY_NOT}"
+            return f"{shared.sum():,} of {len(shared):,} calibration rows trained the model. {_say_why_not(forest)}"
     fills, is_right = _fills_leaves_like_training_rows(forest, sample), False
     if fills is None and y is not None:
         is_right = _is_too_right(forest, sample, y)
@@ -92,7 +92,11 @@ def describe_training(forest: Forest, sample: Sample, y: NDArray[Any] | None) ->
         if fills
         else "the model is right on them far more often than its own probabilities say"
     )
-    return f"the calibration rows look like rows that trained the model: {sign}. {_WHY_NOT}"
+    return f"the calibration rows look like rows that trained the model: {sign}. {_say_why_not(forest)}"
+
+
+def _say_why_not(forest: Forest) -> str:
+    return _WHY_NOT.format(estimator="EarlyExitClassifier" if forest.is_classifier else "EarlyExitRegressor")
 
 
 def _fills_leaves_like_training_rows(forest: Forest, sample: Sample) -> bool | None:

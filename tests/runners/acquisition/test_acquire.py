@@ -334,7 +334,7 @@ def test_no_rows():
     assert out.labels.shape == out.costs.shape == (0,)
     assert out.bought.shape == (0, 13)
     assert out.scores.shape == (0, 3)
-    assert repr(out) == "Acquisition(n_rows=0, mean_cost=0)"
+    assert repr(out) == "Acquisition(n_rows=0, mean_cost=0, largest_cost=0)"
 
 
 class TestFailures:
@@ -380,3 +380,22 @@ class TestFailures:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             predictor.acquire(measure, 3)
+
+
+def test_rows_that_run_out_of_a_limit_are_told():
+    tree = {
+        "feature": [1, -1, 0, -1, -1],
+        "threshold": [0.5, 0, 0.5, 0, 0],
+        "left": [1, -1, 3, -1, -1],
+        "right": [2, -1, 4, -1, -1],
+        "value": [[0.5, 0.5], [0.9, 0.1], [0.3, 0.7], [0.8, 0.2], [0, 1]],
+    }
+    predictor = scurry.Predictor.full(scurry.Forest.from_trees([tree]))
+    rows = [[0.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
+    with pytest.warns(scurry.errors.ScurryWarning, match=r"each row may pay, and 2 of 3 rows needed more") as caught:
+        out = predictor.acquire(lambda row, feature: rows[row][feature], 3, feature_costs=[5, 2], max_cost=3)
+    assert "0.0 of 1 trees were at a leaf on average); 2 of them get the label 1" in str(caught[0].message)
+    assert "largest_cost=2" in repr(out)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        predictor.acquire(lambda row, feature: rows[row][feature], 3, feature_costs=[5, 2])

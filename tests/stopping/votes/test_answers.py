@@ -197,7 +197,7 @@ def test_too_few_questions_are_warned_of():
     answers = sample_answers(np.random.default_rng(0), 100, 20, 4)
     with pytest.warns(ScurryWarning, match=r"75 of 100 questions .* or more questions: 566 at least"):
         rule, promise = fit_plurality(answers, 0.01, random_state=0)
-    assert promise.describe() == "Votes stop only where the outcome cannot change any more."
+    assert promise.describe().startswith("Votes stop only where the outcome cannot change any more. On average")
     assert AnswerRule.from_parts(*rule.to_parts()).upper.tolist() == rule.upper.tolist()
 
 
@@ -266,3 +266,19 @@ def test_tables_are_told_to_be_passed_as_arrays(make):
     # Iterating over them would take columns, or the letters of their names, for questions.
     with pytest.raises(InputError, match=r"got a table. Pass table.to_numpy\(\)"):
         fit_plurality(make({"a1": ["x", "y"], "a2": ["x", "x"]}), 0.1)
+
+
+def test_the_promise_is_about_questions_and_says_what_is_asked_for():
+    rng = np.random.default_rng(0)
+    answers = [[f"a{q}" if rng.random() < 0.8 else "x" for _ in range(15)] for q in range(600)]
+    rule, promise = fit_plurality(answers, 0.05, random_state=0)
+    asked = []
+    for question in answers:
+        stopper = rule.stopper()
+        for answer in rng.permutation(question).tolist():
+            if stopper.update(answer):
+                break
+        asked.append(stopper.n_seen)
+    assert promise.mean_asked == pytest.approx(np.mean(asked), rel=0.1)
+    assert "new questions get another outcome" in promise.describe()
+    assert promise.describe().endswith(f"On average {promise.mean_asked:.1f} answers are asked for.")

@@ -81,7 +81,7 @@ def test_neither_order_nor_seed_matter(ranked, tmp_path):
 def test_misuse(ranked):
     model, X, queries = ranked
     promise = TopK(5, 0.05)
-    with pytest.raises(InputError, match="groups= is needed"):
+    with pytest.raises(InputError, match="groups is needed"):
         scurry.early_exit(model, X, promise=promise)
     with pytest.raises(InfeasibleError, match="at least 597 queries") as error:
         scurry.early_exit(model, X, groups=queries, promise=TopK(5, 0.01))

@@ -85,7 +85,8 @@ class Acquisition:
     def __repr__(self) -> str:
         counts = Counter(self.stop_reason.tolist())
         stopped = ", ".join(f"{reason} {count:,}" for reason, count in counts.items())
-        shown = f"n_rows={len(self.costs)}, mean_cost={self.mean_cost:.4g}"
+        largest = float(self.costs.max(initial=0.0))
+        shown = f"n_rows={len(self.costs)}, mean_cost={self.mean_cost:.4g}, largest_cost={largest:.4g}"
         return f"Acquisition({shown}{f'; rows stopped: {stopped}' if stopped else ''})"
 
 
@@ -114,7 +115,10 @@ def acquire(terms: Terms, get_feature: GetFeature, n_rows: int, ledger: Ledger) 
         visits.append(visit)
     if errors:
         warn(_describe_failures(terms.forest, n_rows, errors))
-    return _outcome(terms, visits, ledger, errors)
+    out = _outcome(terms, visits, ledger, errors)
+    if n_rows > 1 and (out.stop_reason == "max_cost").any():  # of a single row, the reason is as easy to see
+        warn(_describe_limit(out, terms))
+    return out
 
 
 def _ask(visit: Visit, feature: int, get_feature: GetFeature, row: int) -> None:
@@ -149,6 +153,19 @@ def _describe_failures(forest: Forest, n_rows: int, errors: dict[int, Exception]
         f"get_feature raised an error in {len(errors):,} of {n_rows:,} rows; in row {row}, {type(error).__name__}: "
         f"{error}.{hint} Such rows are answered from inner nodes of trees, and no promise covers them; `errors` has "
         "what each raised"
+    )
+
+
+def _describe_limit(out: Acquisition, terms: Terms) -> str:
+    """Return how many rows ran out of their budget, and what they were answered from."""
+    ended = out.stop_reason == "max_cost"
+    reached = out.trees[ended].mean()
+    label, count = Counter(out.labels[ended].tolist()).most_common(1)[0]
+    answered = f"; {count:,} of them get the label {label!r}" if terms.forest.is_classifier else ""
+    return (
+        f"max_cost is the most that each row may pay, and {int(ended.sum()):,} of {len(ended):,} rows needed more: "
+        f"they are answered from the nodes that their trees had reached ({reached:.1f} of {terms.forest.n_trees} trees "
+        f"were at a leaf on average){answered}. No promise covers them; `stop_reason` names them"
     )
 
 

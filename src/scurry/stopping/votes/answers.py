@@ -212,7 +212,8 @@ class PluralityFit(NamedTuple):
     ----------
     rule : AnswerRule
     promise : VotePromise or None
-        About new questions: `n_rows` is the number of questions that tested it. None without a confidence.
+        About new questions: `n_rows` is the number of questions that tested it, and `mean_asked` how many answers were
+        asked for, on average, of these. None without a confidence.
     """
 
     rule: AnswerRule
@@ -321,10 +322,11 @@ def fit_plurality(
                 f"max_disagreement={alpha:g}: this one stops only where the winner cannot change any more, which saves "
                 f"few answers. Pass a larger max_disagreement, or more questions{more}"
             )
-        return PluralityFit(certain, VotePromise(alpha, 1.0, 0, 0.0))
+        return PluralityFit(certain, VotePromise(alpha, 1.0, 0, 0.0, "question", tested.mean_asked(certain)))
     _warn_of_order(codes[~own], None if values is None else values[~own], certified)
     bound = certified_mean(tested.losses(certified), confidence, stakes=stakes_of(certified))
-    return PluralityFit(certified, VotePromise(alpha, confidence, int(np.sum(~own)), bound))
+    asked = tested.mean_asked(certified)
+    return PluralityFit(certified, VotePromise(alpha, confidence, int(np.sum(~own)), bound, "question", asked))
 
 
 def count_votes(weight: ArrayLike, unit: float, n_voters: int) -> NDArray[np.intp]:
@@ -350,6 +352,10 @@ class _Orders(NamedTuple):
     winner: NDArray[np.int32]
     leader: FloatArray
     runner_up: FloatArray
+
+    def mean_asked(self, rule: AnswerRule) -> float:
+        """Return how many answers `rule` asks for on average."""
+        return float(self.n_seen[rule.stops(self.n_seen[:, None], self.leader, self.runner_up).argmax(axis=0)].mean())
 
     def losses(self, rule: AnswerRule) -> FloatArray:
         """Return the share of orders in which `rule` changes the winner, per question."""

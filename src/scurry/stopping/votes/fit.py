@@ -63,6 +63,10 @@ class VotePromise(NamedTuple):
     upper_bound : float
         The bound that the test rows would certify if this had been the only rule tested. It was chosen among several,
         so the promise is `max_disagreement`.
+    unit : str
+        What a vote is about: "row" or "question".
+    mean_asked : float or None
+        How many voters the rule asks on average, on what tested it; None where that is not known.
 
     Examples
     --------
@@ -74,17 +78,23 @@ class VotePromise(NamedTuple):
     confidence: float
     n_rows: int
     upper_bound: float
+    unit: str = "row"
+    mean_asked: float | None = None
 
     def describe(self) -> str:
-        """Return the promise as one plain sentence."""
+        """Return the promise as a plain sentence, and what the rule asks for as another, where that is known."""
+        asked = "" if self.mean_asked is None else f" On average {self.mean_asked:.1f} answers are asked for."
+        return self._describe_changes() + asked
+
+    def _describe_changes(self) -> str:
         if self.upper_bound == 0 and self.confidence == 1:
             return "Votes stop only where the outcome cannot change any more."
         at_most = f"at most {format_percent(self.max_disagreement)}"
         if self.confidence == 1:
-            return f"Each row gets another outcome than the full vote's with probability {at_most}."
+            return f"Each {self.unit} gets another outcome than the full vote's with probability {at_most}."
         return (
-            f"With confidence {self.confidence:g}, {at_most} of new rows get another outcome than the full vote's; "
-            f"{self.n_rows:,} rows tested it."
+            f"With confidence {self.confidence:g}, {at_most} of new {self.unit}s get another outcome than the full "
+            f"vote's; {self.n_rows:,} {self.unit}s tested it."
         )
 
 
