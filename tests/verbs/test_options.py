@@ -255,7 +255,7 @@ class TestCopies:
     @pytest.mark.parametrize("method", ["auto", "qwyc", "minimean"])
     def test_a_copy_proves_nothing(self, forest, method):
         X, _ = two_classes(900, 55)
-        with pytest.warns(UserWarning, match=r"4,500 rows, 900 of them different.*groups="):
+        with pytest.warns(UserWarning, match=r"4,500 rows, 900 without copies.*groups="):
             fast = scurry.early_exit(forest, np.repeat(X, 5, axis=0), method=method, **ASKED)
         certificate = fast.certificate
         assert certificate.unit == "distinct row"
@@ -274,6 +274,52 @@ class TestCopies:
             with pytest.warns(UserWarning, match="copies"):
                 found.append(scurry.early_exit(forest, np.repeat(X, n_copies, axis=0), method="qwyc", **ASKED))
         assert found[0].certificate.n_rows == found[1].certificate.n_rows == 1000
+
+
+def oversample(y, n_drawn, n_distinct, seed):
+    """Return indices of all rows of class 0, and of `n_drawn` rows drawn from a few of class 1."""
+    of_rare = np.flatnonzero(y == 1)[:n_distinct]
+    return np.concatenate([np.flatnonzero(y == 0), np.random.default_rng(seed).choice(of_rare, n_drawn)])
+
+
+class TestOversampledClass:
+    """Rows of one class drawn with replacement: each occurs as often as chance has it."""
+
+    def test_its_rows_count_once(self, forest):
+        X, y = two_classes(6000, 58)
+        chosen = oversample(y, 2500, 150, 0)
+        promise = scurry.promises.Recall(1, 0.02)
+        with (
+            pytest.warns(UserWarning, match="rows of X_cal are copies of others"),
+            pytest.raises(InfeasibleError, match="distinct rows of this kind"),
+        ):
+            scurry.early_exit(forest, X[chosen], y[chosen], promise=promise)
+        assert scurry.early_exit(forest, X, y, promise=promise).promise.label == 1
+
+    def test_it_is_noticed_by_the_labels_of_the_model_alone(self, forest):
+        X, _ = two_classes(6000, 59)
+        chosen = oversample(forest.predict(X), 2500, 150, 1)
+        with pytest.warns(UserWarning, match="copies"), pytest.raises(InfeasibleError):
+            scurry.early_exit(forest, X[chosen], promise=scurry.promises.LabelsPerClass({0: 0.02, 1: 0.02}))
+
+    def test_so_are_subgroups(self, forest):
+        X, _ = two_classes(6000, 60)
+        place = np.repeat([0, 1], 3000)
+        chosen = oversample(place, 2500, 100, 2)
+        with pytest.warns(UserWarning, match="copies"), pytest.raises(InfeasibleError):
+            scurry.early_exit(forest, X[chosen], by=place[chosen], promise=scurry.promises.Labels(0.02))
+
+    def test_an_estimator_keeps_copies_together(self):
+        X, y = two_classes(4000, 62)
+        chosen = oversample(y, 1800, 200, 5)
+        fast = scurry.EarlyExitClassifier(
+            RandomForestClassifier(21, max_depth=6), max_disagreement=0.05, random_state=0
+        )
+        with pytest.warns(UserWarning, match="rows of X_cal are copies of others"):
+            fast.fit(X[chosen], y[chosen])
+        calibration = fast._calibration
+        trained = hash_rows(calibration.training_rows, "float32")
+        assert not np.isin(hash_rows(calibration.rows, "float32"), trained).any()
 
 
 class TestGroups:

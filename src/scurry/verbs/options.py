@@ -33,14 +33,13 @@ from scurry.stopping.guarantee import (
     InMemory,
     Sample,
     Sums,
-    are_copied,
     certified_rate,
     find_shared,
     hash_rows,
     split_rows,
 )
 from scurry.stopping.scores.rule import PRESETS, check_costs
-from scurry.verbs.training_rows import describe_training
+from scurry.verbs.training_rows import describe_training, find_copies
 
 
 class Parts(NamedTuple):
@@ -139,12 +138,12 @@ def check_rows(
         sample, digests, y = sample.where(~shared), digests[~shared], None if y is None else y[~shared]
         codes = None if codes is None else np.unique(codes[~shared], return_inverse=True)[1]
         parts = None if parts is None else parts._replace(codes=parts.codes[~shared])
-    if codes is None and are_copied(digests):
-        unit, codes = "distinct row", np.unique(digests, return_inverse=True)[1]
+    if codes is None and (codes := find_copies(forest, sample, digests, y, parts and parts.codes)) is not None:
+        unit = "distinct row"
         warn(
-            f"rows of X_cal are copies of others: {len(digests):,} rows, {codes.max() + 1:,} of them different. A copy "
-            "proves nothing new, so each row counts once. Pass rows without copies; if rows belong together (of one "
-            "patient, say), pass groups=, and each group counts once",
+            f"rows of X_cal are copies of others: {len(digests):,} rows, {codes.max() + 1:,} without copies. A "
+            "copy proves nothing new, so each row counts once. Pass rows as they were before any was drawn again; if "
+            "rows belong together (of one patient, say), pass groups=, and each group counts once",
             UserWarning,
         )
     return CheckedRows(
@@ -162,15 +161,13 @@ def check_rows(
 
 def read_parts(by: Any, X_cal: Any, n_rows: int) -> Parts:
     """Return the subgroups of calibration rows: one value for each row, or the name of a column of `X_cal`."""
-    if not isinstance(by, str):
-        values, codes = _number_values("by", by, n_rows, "give rows without a subgroup a value of their own")
-        return Parts(tuple(map(str, values.tolist())), codes)
     columns = list(getattr(X_cal, "column_names", getattr(X_cal, "columns", ())))
-    if by not in columns:
+    if isinstance(by, str) and by not in columns:
         known = f"it has {', '.join(map(str, columns[:20]))}" if columns else "it is no frame; pass one value per row"
         raise InputError(f"by={by!r} must be the name of a column of X_cal: {known}", argument="by")
-    values, codes = _number_values("by", X_cal[by], n_rows, "give rows without a subgroup a value of their own")
-    return Parts(tuple(f"{by}={value}" for value in values.tolist()), codes)
+    given, prefix = (X_cal[by], f"{by}=") if isinstance(by, str) else (by, "")
+    values, codes = _number_values("by", given, n_rows, "give rows without a subgroup a value of their own")
+    return Parts(tuple(f"{prefix}{value}" for value in values.tolist()), codes)
 
 
 def check_groups(groups: Any, n_rows: int, table: str = "X_cal") -> NDArray[np.intp]:

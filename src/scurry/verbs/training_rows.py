@@ -1,4 +1,4 @@
-"""Training rows among those of a calibration: how they are noticed.
+"""Training rows and copies among those of a calibration: how they are noticed.
 
 Rows that trained the model are noticed by how they fill the leaves of its trees, or by how right it is on them. Most
 frameworks store with each leaf how many training rows fell into it. On rows that it was trained on a model agrees with
@@ -9,6 +9,7 @@ trained a forest are remembered with it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -27,6 +28,7 @@ from scurry.stopping.guarantee import (
     dependence,
     find_shared,
     hash_rows,
+    number_copies,
 )
 
 # How far the counts of leaves lie from those of training, as a part of what two independent samples have: training rows
@@ -93,6 +95,22 @@ def describe_training(forest: Forest, sample: Sample, y: NDArray[Any] | None) ->
         else "the model is right on them far more often than its own probabilities say"
     )
     return f"the calibration rows look like rows that trained the model: {sign}. {_WHY_NOT}"
+
+
+def find_copies(
+    forest: Forest, sample: Sample, digests: NDArray[np.uint64], *divisions: NDArray[Any] | None
+) -> NDArray[np.intp] | None:
+    """Return a number for each row that its copies share; None if no rows were copied.
+
+    Those of one class may be: of the labels of the model, or of other divisions of the rows.
+    """
+
+    def divide() -> Iterator[NDArray[Any]]:
+        yield from (division for division in divisions if division is not None)
+        if forest.is_classifier:
+            yield sample.each(forest.predict)
+
+    return number_copies(digests, divide())
 
 
 def _fills_leaves_like_training_rows(forest: Forest, sample: Sample) -> bool | None:
