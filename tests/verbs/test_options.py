@@ -14,7 +14,7 @@ from sklearn.ensemble import (
 )
 
 import scurry
-from scurry.errors import InfeasibleError, InputError
+from scurry.errors import InfeasibleError, InputError, ScurryWarning
 from scurry.stopping.guarantee import hash_rows
 from scurry.verbs.options import with_threshold
 from support.calibration_rows import two_classes
@@ -77,6 +77,15 @@ def test_scores_are_kept_for_the_promised_class(forest):
     message = r'keep_scores="positive" keeps the scores of rows of 1, the second class, and the promise is about 0'
     with pytest.raises(InputError, match=message):
         scurry.early_exit(forest, X, y, promise=scurry.promises.Recall(0, 0.2), keep_scores="positive")
+
+
+def test_a_low_threshold_is_about_the_second_class(forest):
+    X, y = two_classes(4000, 14)
+    promise = scurry.promises.Recall(0, 0.2)
+    with pytest.warns(ScurryWarning, match=r"about 1, the second class.*P\(0\) >= 0.3, pass 0.7"):
+        scurry.early_exit(forest, X, y, promise=promise, threshold=0.3)
+    fast = scurry.early_exit(forest, X, y, promise=promise, threshold=0.7)
+    assert "Here the model answers 1 where P(1) >= 0.7." in fast.certificate.statement()
 
 
 def test_numbers_of_any_type(forest):

@@ -282,6 +282,7 @@ Digests = NDArray[np.uint64]
 _SURE = 3.0  # standard deviations: about one false alarm in a thousand calibrations
 _RARE = 1e-6  # chance of a false alarm at one number of copies
 _FAR_FEWER = 0.1  # rows without a copy, as a part of those in other classes
+_RARELY = 1e-5  # chance of a rise of one kind; a false alarm needs another class without copies too
 _OFTEN_SINGLE = 0.2  # rows without a copy in other classes: of fewer, all classes may have few different rows
 _MIN_DISTINCT = 20  # rows of a class: of fewer, chance explains what it looks like
 _FACTOR, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
@@ -488,8 +489,8 @@ def number_copies(digests: Digests, divisions: Iterable[NDArray[Any]] = ()) -> N
 
     Copies made at random, as oversampling makes them, leave no trace in all rows together (`are_copied`). They do where
     only some classes have them. In data that repeat by themselves rare rows outnumber common ones, so that of a class
-    fewer different rows occur 2 times than once, or 3 and 4 times than once or twice, and so on: f_k does not rise
-    wherever the density of λ does not. Where it does rise, beyond chance, all rows of the class are common ones: they
+    no more different rows occur 2 times than once, or 3 and 4 times than once or twice, and so on: f_k does not rise
+    if the density of λ does not. Where it does rise, beyond chance, all rows of the class are common ones: they
     were drawn again and again from a few, or the data have only few different rows. In the latter case other classes
     show it too. So a class is taken as copied if its f_k rises, that of another class, at least a quarter as large,
     does not, a fifth or more of its rows occur once, and in the class in question far fewer do. Draws of less than
@@ -537,10 +538,14 @@ def number_copies(digests: Digests, divisions: Iterable[NDArray[Any]] = ()) -> N
 
 
 def _rises(times: NDArray[np.intp]) -> bool:
-    """Return whether more rows occur j + 1 to 2 j times than 1 to j times for some j, beyond chance."""
-    until = np.cumsum(np.append(times, np.zeros(len(times), np.intp))) - times[0]
-    upper = [(int(until[2 * j] - until[j]), int(until[2 * j])) for j in 2 ** np.arange(len(times).bit_length() - 1)]
-    return any(binom.sf(n_common - 1, n_rows, 0.5) < _RARE for n_common, n_rows in upper)
+    """Return whether for some j so few of the rows that occur 1 to m j times occur 1 to j times that chance is out."""
+    until = np.cumsum(np.append(times, np.zeros(4 * len(times), np.intp))) - times[0]
+    # If f_k does not rise, at least one in m of them does.
+    return any(
+        binom.cdf(until[j], until[m * j], 1 / m) < _RARELY
+        for j in 2 ** np.arange(len(times).bit_length())
+        for m in (2, 3, 4)
+    )
 
 
 def split_rows(digests: Digests, n_first: int, groups: NDArray[np.intp] | None = None) -> tuple[BoolArray, BoolArray]:

@@ -418,9 +418,14 @@ class Calibration:
         costs = None if isinstance(options.costs, str) else check_costs(options.costs, forest.n_trees)
         if options.threshold is not None:
             forest = with_threshold(forest, options.threshold)
-        if options.keep_scores is not None and isinstance(asked, Recall) and forest.n_classes == 2:
+        if isinstance(asked, Recall) and forest.n_classes == 2:
             first, second = np.asarray(forest.classes).tolist()
-            if asked.label == first:
+            if asked.label == first and (given := options.threshold) is not None and given < 0.5:
+                warn(
+                    f"threshold={given:g} is about {second!r}, the second class, and the promise about {first!r}: it "
+                    f"is answered where P({first}) > {1 - given:g}. For P({first}) >= {given:g}, pass {1 - given:g}"
+                )
+            if asked.label == first and options.keep_scores is not None:
                 raise InputError(
                     f'keep_scores="positive" keeps the scores of rows of {second!r}, the second class, and the promise '
                     f"is about {first!r}; leave keep_scores out, or promise Recall({second!r}, …)",
@@ -531,7 +536,7 @@ class Calibration:
             note = f"{note} Rows of class {self.second_class!r} get their full score.".strip()
         if self.options.threshold is not None:
             name = self.second_class
-            note = f"That is {name!r}: P({name}) >= {self.options.threshold:g}. {note}".strip()
+            note = f"Here the model answers {name!r} where P({name}) >= {self.options.threshold:g}. {note}".strip()
         if n_rows > 0 and self.promise.confidence is not None and "bound" not in known:
             known["bound"] = certified_rate(n_broken, n_rows, 1.0 - self.risk)
         # Methods on scores draw no more than an order. A seed that nobody gave is written only where it would lead to
