@@ -2,9 +2,9 @@
 
 Both answer with raw scores, which must be equal to the last bit, on one thread; CatBoost gets a Pool, so that nothing
 of Python is timed with it. They take turns on the same 20,000 float32 rows, and the least CPU time of several rounds
-counts. One row is given to both as an array, by `predict`; the hundred rows timed are answered once just before. The
-first row after a batch of the other one, whose tables other work has pushed out of the nearest caches, is timed by
-itself; the median of the rounds counts. The exit code is 1 if a score differs.
+counts. One row is given to both as an array, by `predict`; the hundred rows timed are answered once just before. That
+first time is timed too, right after batches of both ("cold"), and so is a single row after them ("first"), whose tables
+and code are in no near cache; there the median of the rounds counts. The exit code is 1 if a score differs.
 
     python benchmarks/catboost_speed.py --models adult-500x6
 
@@ -21,7 +21,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +33,7 @@ from cells import MAX_TRAIN_ROWS, N_BATCH_ROWS
 from report import commit
 from scurry import datasets
 
+Predict = Callable[[np.ndarray], object]
 LEVELS = ("avx512", "avx2", "portable")
 RESULTS = Path(__file__).parent / "results" / "catboost.json"
 MODELS = {
@@ -65,8 +68,9 @@ def main() -> int:
                 exact = exact and row["n_differing_scores"] == 0
                 print(
                     "{model:22} {level:8} CatBoost {catboost_krows_per_s:5} krows/s, scurry {scurry_krows_per_s:5} "
-                    "({factor:.2f} x); one row {catboost_row_us:.1f} and {scurry_row_us:.2f} us, the first "
-                    "{catboost_first_row_us:.1f} and {scurry_first_row_us:.2f} us; "
+                    "({factor:.2f} x); one row {catboost_row_us:.1f} and {scurry_row_us:.2f} us, cold "
+                    "{catboost_cold_row_us:.1f} and {scurry_cold_row_us:.2f}, the first {catboost_first_row_us:.1f} "
+                    "and {scurry_first_row_us:.2f}; "
                     "{n_differing_scores} scores differ".format(**row),
                     flush=True,
                 )
@@ -102,6 +106,13 @@ def train(name: str, folder: Path) -> None:
     np.save(folder / "rows.npy", data.X[np.resize(held_out, N_BATCH_ROWS)].astype(np.float32))
 
 
+def clock(task: Callable[[], object], now: Callable[[], float] = time.process_time) -> float:
+    """Return how many seconds a task takes."""
+    start = now()
+    task()
+    return now() - start
+
+
 def compare(folder: Path, n_rounds: int) -> dict[str, object]:
     """Time CatBoost and scurry on the model and the rows of a folder."""
     import catboost
@@ -122,24 +133,24 @@ def compare(folder: Path, n_rounds: int) -> dict[str, object]:
     }
     best = dict.fromkeys(runs, np.inf)
     best_row = dict.fromkeys(runs, np.inf)
+    cold_row: dict[str, list[float]] = {name: [] for name in runs}
     first_row: dict[str, list[float]] = {name: [] for name in runs}
     for at in range(n_rounds):
-        for name, other in zip(runs, reversed(runs), strict=True):
-            runs[other]()
-            start = time.perf_counter()
-            one_row[name](single[at % len(single)])
-            first_row[name].append(time.perf_counter() - start)
         for name, run in runs.items():
-            start = time.process_time()
-            run()
-            best[name] = min(best[name], time.process_time() - start)
+            best[name] = min(best[name], clock(run))
         for name, predict in one_row.items():
-            for row in single:  # so that none pays for the caches that batches emptied
-                predict(row)
-            start = time.process_time()
-            for row in single:
-                predict(row)
-            best_row[name] = min(best_row[name], (time.process_time() - start) / len(single))
+
+            def predict_all(predict: Predict = predict) -> None:
+                for row in single:
+                    predict(row)
+
+            cold_row[name].append(clock(predict_all) / len(single))
+            best_row[name] = min(best_row[name], clock(predict_all) / len(single))
+            for run in runs.values():
+                run()
+            first_row[name].append(clock(partial(predict, single[at % len(single)]), time.perf_counter))
+            for run in runs.values():
+                run()
     return {
         "level": scurry._core.kernels(),
         "n_trees": forest.n_trees,
@@ -150,6 +161,8 @@ def compare(folder: Path, n_rounds: int) -> dict[str, object]:
         "factor": round(best["catboost"] / best["scurry"], 2),
         "catboost_row_us": round(1e6 * best_row["catboost"], 1),
         "scurry_row_us": round(1e6 * best_row["scurry"], 2),
+        "catboost_cold_row_us": round(1e6 * float(np.median(cold_row["catboost"])), 1),
+        "scurry_cold_row_us": round(1e6 * float(np.median(cold_row["scurry"])), 2),
         "catboost_first_row_us": round(1e6 * float(np.median(first_row["catboost"])), 1),
         "scurry_first_row_us": round(1e6 * float(np.median(first_row["scurry"])), 2),
     }

@@ -4,7 +4,8 @@
     python benchmarks/exactness.py --kinds pipelines onnx --rows 1000000
 
 Every kind gets random models, one for each seed, each with `--rows-per-model` rows on thresholds and next to them,
-until it has `--rows` rows or the time is over. The file is complete after every model. A problem names its kind and
+until it has `--rows` rows or the time is over. The file is complete after every model, and another run of the same
+commit goes on from it: models of later seeds, until a kind has its rows. A problem names its kind and
 seed; repeat it by
 ``--kinds KIND --seed SEED --models 1``. Scores of CatBoost are compared to the last bit too.
 """
@@ -141,10 +142,16 @@ def run(kinds: Sequence[str], options: argparse.Namespace) -> bool:
     """Run a pool, write what it finds, and return whether there was no problem."""
     faulthandler.enable()  # a process that crashes says where; its model is missing in the counts
     begun = time.monotonic()
-    n_seeds = options.models or 4 * -(-options.rows // options.rows_per_model)
-    jobs = [(kind, options.seed + at) for at in range(n_seeds) for kind in kinds]
-    _rows_of[:] = [0] * len(_rows_of)
     found: Found = {kind: {"models": 0, "rows": 0, "differing labels": 0, "problems": []} for kind in kinds}
+    before = json.loads(options.out.read_text()) if options.models is None and options.out.exists() else {}
+    if before.get("commit") == commit():
+        found |= before["kinds"]
+        begun -= before["seconds"]
+    n_seeds = options.models or 4 * -(-options.rows // options.rows_per_model)
+    first = {kind: found[kind].get("last seed", options.seed - 1) + 1 for kind in kinds}
+    jobs = [(kind, first[kind] + at) for at in range(n_seeds) for kind in kinds]
+    for at, kind in enumerate(KINDS):
+        _rows_of[at] = found.get(kind, {}).get("rows", 0)
     result: Found = {
         "title": "Labels on hostile rows",
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),

@@ -7,6 +7,7 @@ kept in ``results/promises.json`` as they come; a run that was interrupted goes 
 
     python benchmarks/promises.py --refits 1 --draws 3 --only "adult"
     python benchmarks/promises.py --refits 20 --draws 10 --jobs 16 --seconds 500
+    python benchmarks/promises.py --anew --jobs 16    # replaces what other commits found
 
 With SCURRY_PROMISES_DATA set to a folder, data are read from files that ``--export`` wrote there, which needs numpy
 only.
@@ -127,6 +128,7 @@ def run(
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="number of processes")
     parser.add_argument("--seconds", type=float, metavar="N", help="stop after so long, with what there is")
     parser.add_argument("--only", nargs="*", default=[], metavar="WORD", help="cells whose names have all these words")
+    parser.add_argument("--anew", action="store_true", help="replace refits that were kept from other commits")
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="write the data there as .npz, and nothing else")
     arguments = parser.parse_args()
     if arguments.export is not None:
@@ -138,7 +140,7 @@ def run(
         (cell, refit, arguments.draws)
         for refit in range(arguments.refits)
         for cell in cells
-        if len(kept.get(cell.name, {}).get(str(refit), {}).get("draws", [])) < arguments.draws
+        if is_missing(kept.get(cell.name, {}).get(str(refit), {}), arguments.draws, arguments.anew)
     ]
     for (cell, refit, _), found, error in run_jobs(draw, jobs, arguments.jobs, arguments.seconds):
         # An error is kept as well, and this refit is tried again by the next run.
@@ -150,6 +152,11 @@ def run(
         temporary.replace(path)
         print(error or summarise(cell, kept[cell.name]), flush=True)
     print("\n".join(["", *(summarise(cell, kept[cell.name]) for cell in cells if cell.name in kept)]))
+
+
+def is_missing(refit: dict[str, Any], n_draws: int, anew: bool) -> bool:
+    """Return whether a refit has too few draws, or those of another commit, if they are to be made anew."""
+    return len(refit.get("draws", [])) < n_draws or (anew and refit.get("commit") != commit())
 
 
 @contextmanager

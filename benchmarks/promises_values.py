@@ -37,7 +37,7 @@ from scipy.stats import binom
 
 import scurry
 from jobs import run_jobs
-from promises import shared_fits
+from promises import is_missing, shared_fits
 from report import RESULTS, Report, commit
 from scurry.errors import InfeasibleError
 from scurry.promises import Labels, Promise, Values
@@ -199,6 +199,7 @@ def judge(
 ) -> Draw:
     """Calibrate on a draw, and return what is true of the pool."""
     method = "auto" if cell.method == BEFORE else cell.method
+    targets = y[chosen] if forest.classes is None else None  # those of regressors tell by how much the RMSE grows
     may_refit = (
         patch("scurry.verbs.early_exit.try_sentinels", return_value=False) if cell.method == BEFORE else nullcontext()
     )
@@ -206,7 +207,7 @@ def judge(
         with may_refit:
             # Draws with replacement have copies by construction, which are independent here: groups say so.
             fast = scurry.early_exit(
-                forest, pool[chosen], X_fit=fit, promise=promise, method=method, groups=np.arange(len(chosen))
+                forest, pool[chosen], targets, X_fit=fit, promise=promise, method=method, groups=np.arange(len(chosen))
             )
     except InfeasibleError:
         return Draw(False, float(forest.n_trees), 0.0, "infeasible")
@@ -255,6 +256,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=1, help="number of processes")
     parser.add_argument("--seconds", type=float, help="stop after so long, with what there is")
+    parser.add_argument("--anew", action="store_true", help="replace splits that were kept from other commits")
     parser.add_argument("--json", type=Path, default=RESULTS / "promises-values.json")
     options = parser.parse_args()
     if options.convert:
@@ -273,7 +275,7 @@ def main() -> None:
         (cell, split, n_draws)
         for split in range(n_splits)
         for cell in cells
-        if len(kept.get(cell.name, {}).get(str(split), {}).get("draws", [])) < n_draws
+        if is_missing(kept.get(cell.name, {}).get(str(split), {}), n_draws, options.anew)
     ]
     for (cell, split, _), draws, error in run_jobs(draw_split, jobs, options.jobs, options.seconds):
         kept.setdefault(cell.name, {})[str(split)] = {"error": error} if error else {"commit": commit(), "draws": draws}

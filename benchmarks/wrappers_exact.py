@@ -33,6 +33,7 @@ from sklearn.ensemble import (
 )
 from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multioutput import MultiOutputClassifier
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
@@ -130,6 +131,19 @@ def draw_isolation(rng: np.random.Generator) -> Any:
     )
 
 
+def draw_outputs(rng: np.random.Generator) -> Any:
+    """Return a model of several targets, which each have a forest."""
+    if rng.random() < 0.3:
+        return MultiOutputClassifier(draw_model(rng))
+    if rng.random() < 0.5:
+        from xgboost import XGBClassifier
+
+        strategy = str(rng.choice(["multi_output_tree", "one_output_per_tree"]))
+        n = int(rng.integers(1, 8))
+        return XGBClassifier(n_estimators=n, max_depth=3, n_jobs=1, tree_method="hist", multi_strategy=strategy)
+    return draw_forest(rng) if rng.random() < 0.7 else draw_tree(rng)
+
+
 FAMILIES: dict[str, Draw] = {
     "bagging": draw_bagged,
     "voting": draw_voting,
@@ -138,33 +152,37 @@ FAMILIES: dict[str, Draw] = {
     "thresholds": draw_threshold,
     "one-vs-rest": draw_one_vs_rest,
     "isolation": draw_isolation,
+    "outputs": draw_outputs,
 }
 
 
 def compare(family: str, seed: int, n_rows: int) -> dict[str, Any]:
     """Return what one random model of a family gave: rows compared, labels that differ, the largest difference."""
     rng = np.random.default_rng([list(FAMILIES).index(family), seed])
-    n_classes = 2 if family in ("thresholds", "isolation") else int(rng.integers(2, 5))
+    n_classes = 2 if family in ("thresholds", "isolation", "outputs") else int(rng.integers(2, 5))
     X, y = make_classification(300, 6, n_informative=5, n_redundant=0, n_classes=n_classes, random_state=seed)
     X[:, ::2] = np.round(X[:, ::2], 1)
+    if family == "outputs":
+        y = np.column_stack([y, X[:, 1] > 0.3, X[:, 2] + X[:, 0] > 0]).astype(int)
     model = FAMILIES[family](rng)
     try:
         model.fit(X, y)
     except ValueError:  # too few rows of a class in a part, which is the model's own affair
         return {"not fitted": 1}
     try:
-        forest = scurry.from_model(model)
+        forest = scurry.from_model(model, output="all" if family == "outputs" else None)
     except scurry.errors.UnsupportedModelError as error:
         return {"refused": 1, "why": str(error)}
-    rows = adversarial_rows(forest, X, n_rows, seed=seed, special=False)
+    of_rows = forest if family != "outputs" else forest[seed % len(forest)]  # whose thresholds rows are next to
+    rows = adversarial_rows(of_rows, X, n_rows, seed=seed, special=False)
     rows[~np.isfinite(rows) | (np.abs(rows) > 3e38)] = 0.0
     rows = with_missing(model, rows, rng)
     rows = rows.astype(np.float32) if rng.random() < 0.3 else rows
-    n_changed = int((forest.predict(rows) != model.predict(rows)).sum())
+    n_changed = int((np.asarray(forest.predict(rows)) != model.predict(rows)).reshape(len(rows), -1).any(axis=1).sum())
     found: dict[str, Any] = {"models": 1, "rows": len(rows), "differing labels": n_changed}
     if family == "isolation":
         found["largest difference"] = float(np.abs(forest.score_samples(rows) - model.score_samples(rows)).max())
-    elif hasattr(model, "predict_proba"):
+    elif family != "outputs" and hasattr(model, "predict_proba"):
         found["largest difference"] = float(np.abs(forest.predict_proba(rows) - model.predict_proba(rows)).max())
     return found
 

@@ -315,11 +315,12 @@ struct SlicedKernels {
   void (*add_words)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
                     const std::uint32_t* payloads, const std::uint16_t* table, std::size_t width, std::uint16_t* sums);
   // sums[row] += the value of the leaf the row reaches in trees[0], then in trees[1], and so on. Values are for each
-  // tree [kMaxSlicedLeaves], or [word of a value][kMaxSlicedLeaves].
+  // tree [kMaxSlicedLeaves], or [word of a value][kMaxSlicedLeaves]. The leaves of trees that were numbered before
+  // (SlicedLaneKernels::number) are not found again: `numbers` has where theirs are, or null, of each tree; or is null.
   void (*add_floats)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
-                     const float* values, float* sums);
+                     const float* values, float* sums, const std::uint8_t* const* numbers);
   void (*add_doubles)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
-                      const double* values, double* sums);
+                      const double* values, double* sums, const std::uint8_t* const* numbers);
   // payload[tree] for one row, given its ranks in kMaxRowRanks columns; payloads are [tree][kMaxSlicedLeaves]. The tests
   // of a tree of up to kMaxPlanes levels are in the order of a complete binary heap.
   void (*walk_row)(std::span<const RowTests> trees, const std::uint8_t* ranks, std::size_t n_columns,
@@ -337,9 +338,14 @@ constexpr std::size_t kLaneGroup = 8;
 struct SlicedLaneKernels {
   // sums[lane * apart + row] += what the leaf that the row reaches adds in each of the trees; n is a multiple of kChunk.
   // No sum over kLaneTrees trees, from the first on, is larger than 16 bits hold. Values are for each tree
-  // [n_lanes][kMaxSlicedLeaves], or [kMaxSlicedLeaves][n_lanes rounded up to a multiple of kLaneGroup].
+  // [n_lanes][kMaxSlicedLeaves], or [kMaxSlicedLeaves][n_lanes rounded up to a multiple of kLaneGroup]. Unless `numbers`
+  // is null, it has the numbers of the leaves of each tree.
   void (*add)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
-              const std::int16_t* values, std::size_t n_lanes, std::int32_t* sums, std::size_t apart);
+              const std::int16_t* values, std::size_t n_lanes, std::int32_t* sums, std::size_t apart,
+              const std::uint8_t* const* numbers);
+  // numbers[tree * apart + row] of the leaves that rows reach. Null where keeping them takes longer than it saves.
+  void (*number)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
+                 std::uint8_t* numbers, std::size_t apart);
   bool by_leaf;  // the second layout
 };
 

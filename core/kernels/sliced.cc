@@ -185,21 +185,24 @@ inline void add_chunk(__m512i leaf, const __m512i (&words)[2][2], float* sums) {
 
 template <class Real>
 void add_trees(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
-               const Real* values, Real* sums) {
+               const Real* values, Real* sums, const u8* const* numbers) {
   constexpr std::size_t kWords = sizeof(Real) / 2;
   reorder(sums, n, false);
   Slices slices;
   for (std::size_t row = 0; row < n; row += kSliceRows) {
     const std::size_t n_chunks = std::min(kSliceChunks, (n - row) / kChunk);
     const Real* of_tree = values;
-    for (const SlicedTree& tree : trees) {
-      find_planes(tree, program, ranks, row, n_chunks, slices);
+    for (std::size_t t = 0; t < trees.size(); ++t) {
+      const SlicedTree& tree = trees[t];
+      const u8* leaf = numbers == nullptr ? nullptr : numbers[t];
+      if (leaf == nullptr) find_planes(tree, program, ranks, row, n_chunks, slices);
       __m512i words[kWords][2];
       for (std::size_t i = 0; i < 2 * kWords; ++i) {
         words[i / 2][i % 2] = _mm512_load_si512(reinterpret_cast<const std::uint16_t*>(of_tree) + 32 * i);
       }
       for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) {
-        add_chunk(number_leaves(tree, slices, chunk), words, sums + row + chunk * kChunk);
+        const std::size_t at = row + chunk * kChunk;
+        add_chunk(leaf == nullptr ? number_leaves(tree, slices, chunk) : _mm512_load_si512(leaf + at), words, sums + at);
       }
       of_tree += kMaxSlicedLeaves;
     }
@@ -213,7 +216,7 @@ constexpr bool kLeavesAreWords = false;
 
 template <class Real>
 void add_trees(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
-               const Real* values, Real* sums) {
+               const Real* values, Real* sums, const u8* const*) {
   const auto number = [](const SlicedTree& tree, const Slices& slices, std::size_t chunk, u8* leaf) {
     number_leaves(tree, slices, chunk, leaf);
   };

@@ -57,12 +57,12 @@ struct LaneSums {
 
 // Adds kLanes lanes of kChunks chunks, from `row` on.
 template <std::size_t kLanes, std::size_t kChunks>
-void add_some(const LeafNumbers& leaves, std::size_t n_trees, std::size_t row, const std::int16_t* values,
+void add_some(const u8* const* leaves, std::size_t n_trees, std::size_t row, const std::int16_t* values,
               std::size_t tree_apart, std::int32_t* sums, std::size_t apart) {
   LaneSums total[kLanes][kChunks];
-  const u8* leaf = leaves.of[0] + row;
 #pragma GCC unroll 1
-  for (std::size_t t = 0; t < n_trees; ++t, values += tree_apart, leaf += kSliceRows) {
+  for (std::size_t t = 0; t < n_trees; ++t, values += tree_apart) {
+    const u8* leaf = leaves[t] + row;
     const LeafLane first(values), last(values + (kLanes - 1) * kMaxSlicedLeaves);
     for (std::size_t chunk = 0; chunk < kChunks; ++chunk) {
       const __m512i even = _mm512_load_si512(leaf + chunk * kChunk), odd = _mm512_srli_epi16(even, 8);
@@ -78,17 +78,20 @@ void add_some(const LeafNumbers& leaves, std::size_t n_trees, std::size_t row, c
 }
 
 void add_lanes(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
-               const std::int16_t* values, std::size_t n_lanes, std::int32_t* sums, std::size_t apart) {
+               const std::int16_t* values, std::size_t n_lanes, std::int32_t* sums, std::size_t apart,
+               const u8* const* numbers) {
   Slices slices;
   LeafNumbers leaves;
+  const u8* leaf[kLaneTrees];
   for (std::size_t row = 0; row < n; row += kSliceRows) {
     const std::size_t n_chunks = std::min(kSliceChunks, (n - row) / kChunk);
     for (std::size_t first = 0; first < trees.size(); first += kLaneTrees) {
       const auto some = trees.subspan(first, std::min(kLaneTrees, trees.size() - first));
-      leaves.find(some, program, ranks, row, n_chunks, slices);
+      if (numbers == nullptr) leaves.find(some, program, ranks, row, n_chunks, slices);
+      for (std::size_t t = 0; t < some.size(); ++t) leaf[t] = numbers ? numbers[first + t] + row : leaves.of[t];
       const auto add = [&]<std::size_t kLanes>(std::size_t lane) {
         const auto add_chunks = [&]<std::size_t kChunks>(std::size_t from) {
-          add_some<kLanes, kChunks>(leaves, some.size(), from * kChunk,
+          add_some<kLanes, kChunks>(leaf, some.size(), from * kChunk,
                                     values + (first * n_lanes + lane) * kMaxSlicedLeaves, n_lanes * kMaxSlicedLeaves,
                                     sums + lane * apart + row, apart);
         };
@@ -103,9 +106,24 @@ void add_lanes(std::span<const SlicedTree> trees, const SlicedProgram& program, 
   }
 }
 
+void number(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
+            u8* numbers, std::size_t apart) {
+  Slices slices;
+  for (std::size_t row = 0; row < n; row += kSliceRows) {
+    const std::size_t n_chunks = std::min(kSliceChunks, (n - row) / kChunk);
+    for (std::size_t t = 0; t < trees.size(); ++t) {
+      find_planes(trees[t], program, ranks, row, n_chunks, slices);
+      for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) {
+        store_leaves<kMaxPlanes>(trees[t], slices, chunk, numbers + t * apart + row + chunk * kChunk);
+      }
+    }
+  }
+}
+
 #else
 
 constexpr bool kLanesOfLeaf = true;
+constexpr auto number = nullptr;
 
 using Words [[gnu::vector_size(16), gnu::may_alias]] = std::int16_t;
 constexpr std::size_t kWords = kLaneGroup;
@@ -143,7 +161,8 @@ void add_words(const LeafNumbers& leaves, std::size_t n_trees, std::size_t n, co
 }
 
 void add_lanes(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
-               const std::int16_t* values, std::size_t n_lanes, std::int32_t* sums, std::size_t apart) {
+               const std::int16_t* values, std::size_t n_lanes, std::int32_t* sums, std::size_t apart,
+               const u8* const*) {
   const std::size_t width = (n_lanes + kWords - 1) / kWords * kWords;
   Slices slices;
   LeafNumbers leaves;
@@ -164,6 +183,6 @@ void add_lanes(std::span<const SlicedTree> trees, const SlicedProgram& program, 
 
 }  // namespace
 
-const SlicedLaneKernels kSlicedLaneKernels = {add_lanes, kLanesOfLeaf};
+const SlicedLaneKernels kSlicedLaneKernels = {add_lanes, number, kLanesOfLeaf};
 
 }  // namespace scurry::SCURRY_ISA

@@ -86,12 +86,19 @@ class Bits {
     std::size_t n = 0;
     for (; begin < end; begin += kBitsAtOnce) {
       const std::size_t n_read = std::min<std::size_t>(kBitsAtOnce, end - begin);
-      n += static_cast<std::size_t>(std::popcount(bits_from(begin) << (64 - n_read)));
+      n += count_ones(bits_from(begin) << (64 - n_read));
     }
     return n;
   }
 
  private:
+  // std::popcount is a call where the compiler may not use the instruction, as not every x86-64 has it.
+  static std::size_t count_ones(std::uint64_t word) {
+    word -= word >> 1 & 0x5555555555555555u;
+    word = (word & 0x3333333333333333u) + (word >> 2 & 0x3333333333333333u);
+    return ((word + (word >> 4)) & 0x0F0F0F0F0F0F0F0Fu) * 0x0101010101010101u >> 56;
+  }
+
   std::span<const std::uint8_t> bytes_;
   std::size_t n_ = 0;
   std::uint32_t width_ = 1, mask_ = 1;

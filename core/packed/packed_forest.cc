@@ -53,13 +53,10 @@ void PackedForest::check() {
   if (!split_id_.are_below(n_splits_) || (has_leaf_ids_ && !leaf_id_.are_below(n_leaves_))) {
     throw std::invalid_argument("a tree has splits or leaves that are not in their tables");
   }
-  TreeNodes nodes;
   std::vector<std::uint32_t> numbers;
   for (std::size_t t = 0; t < n_trees(); ++t) {
     depth.push_back(check_shape(t));
-    if (order_ != NodeOrder::kListed) continue;
-    read(t, nodes);
-    number(t, nodes, numbers);
+    if (order_ == NodeOrder::kListed) read_numbers(t, numbers);
   }
   tree_depth_ = std::move(depth);
 }
@@ -110,21 +107,34 @@ void PackedForest::number(std::size_t tree, const TreeNodes& nodes, std::vector<
       }
       return;
     }
-    case NodeOrder::kListed: break;
+    case NodeOrder::kListed: read_numbers(tree, number);
   }
-  std::vector<bool> taken(n);
+}
+
+// Reads the numbers of a tree's nodes as they are listed. Throws if they are no numbering.
+void PackedForest::read_numbers(std::size_t tree, std::vector<std::uint32_t>& number) const {
+  const std::uint32_t n = n_nodes_in(tree);
   const auto first = static_cast<std::size_t>(tree_offset_[tree]);
-  for (std::size_t i = 0; i < n; ++i) {
+  number.resize(n);
+  std::vector<std::uint64_t> taken(n / 64 + 1);
+  std::uint32_t largest = 0;
+  std::uint64_t is_twice = 0;
+  for (std::uint32_t i = 0; i < n; ++i) {
     number[i] = node_number_[first + i];
-    if (number[i] >= n || taken[number[i]]) refuse(tree, "has two nodes of the same number, or one beyond its end");
-    taken[number[i]] = true;
+    largest = std::max(largest, number[i]);
+    std::uint64_t& word = taken[std::min(number[i], n) / 64];
+    is_twice |= word >> (number[i] % 64) & 1;
+    word |= std::uint64_t{1} << (number[i] % 64);
   }
+  if (largest >= n || is_twice != 0) refuse(tree, "has two nodes of the same number, or one beyond its end");
   if (number[0] != 0) refuse(tree, "does not begin with its root");
-  for (std::size_t i = 0; i < n; ++i) {
-    if (nodes.left[i] != 0 && std::min(number[nodes.left[i]], number[nodes.right[i]]) <= number[i]) {
-      refuse(tree, "has a child before its parent");
-    }
+  std::uint32_t n_splits = 0, is_before = 0;
+  for (std::uint32_t i = 0; i < n && 2 * n_splits + 2 < n; ++i) {
+    const std::uint32_t is_split = topology_[first + i];
+    is_before |= is_split & (std::min(number[2 * n_splits + 1], number[2 * n_splits + 2]) <= number[i] ? 1u : 0u);
+    n_splits += is_split;
   }
+  if (is_before != 0) refuse(tree, "has a child before its parent");
 }
 
 void PackedForest::expand(const Expanded& out) const {

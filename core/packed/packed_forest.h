@@ -76,6 +76,7 @@ class PackedForest {
   std::int32_t check_shape(std::size_t tree) const;
   [[noreturn]] static void refuse(std::size_t tree, const char* why);
   void number(std::size_t tree, const TreeNodes& nodes, std::vector<std::uint32_t>& number) const;
+  void read_numbers(std::size_t tree, std::vector<std::uint32_t>& number) const;
 
   Bits topology_, split_id_, leaf_id_, node_number_;
   bool has_leaf_ids_;

@@ -96,7 +96,7 @@ std::vector<double> unpack_thresholds(const PackedThresholds& packed) {
 
 void check_thresholds(const PackedThresholds& packed) {
   check_sizes(packed);
-  for_each_threshold(packed, [](std::size_t, std::size_t, double) { return true; });
+  for_each_run(packed, [](std::size_t, std::size_t, std::span<const double>) { return true; });
 }
 
 }  // namespace scurry

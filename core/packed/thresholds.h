@@ -32,8 +32,12 @@ struct PackedThresholds {
   std::span<const std::uint8_t> shift, width, delta;
 };
 
-// Calls visit(place, feature, threshold) for all of them, in order, until it returns false; a feature is its place among
-// those that have splits. Sizes must have been checked. Throws if thresholds of a feature do not rise, or if one is NaN.
+// Calls visit(place of the first, feature, thresholds) for runs of up to kThresholdBlock of them, in order, until it returns
+// false; a feature is its place among those that have splits, and a run is of one. Sizes must have been checked. Throws if
+// thresholds of a feature do not rise, or if one is NaN.
+template <class Visit>
+void for_each_run(const PackedThresholds& packed, Visit visit);
+// Calls visit(place, feature, threshold) for each.
 template <class Visit>
 void for_each_threshold(const PackedThresholds& packed, Visit visit);
 
@@ -64,7 +68,7 @@ inline double double_of(std::uint64_t key) {  // without a branch: signs of thre
 }  // namespace thresholds
 
 template <class Visit>
-void for_each_threshold(const PackedThresholds& packed, Visit visit) {
+void for_each_run(const PackedThresholds& packed, Visit visit) {
   using namespace thresholds;
   const auto& [first_threshold, feature_splits, shifts, widths, delta] = packed;
   const std::uint64_t least = key_of(-std::numeric_limits<double>::infinity());
@@ -91,11 +95,20 @@ void for_each_threshold(const PackedThresholds& packed, Visit visit) {
         before = key;
         run[i] = double_of(key);
       }
-      for (std::size_t i = 0; i < n; ++i, ++at) {
-        if (!visit(at, f, run[i])) return;
-      }
+      if (!visit(at, f, std::span<const double>(run, n))) return;
+      at = stop;
     }
   }
+}
+
+template <class Visit>
+void for_each_threshold(const PackedThresholds& packed, Visit visit) {
+  for_each_run(packed, [&](std::size_t at, std::size_t feature, std::span<const double> run) __attribute__((always_inline)) {
+    for (const double threshold : run) {
+      if (!visit(at++, feature, threshold)) return false;
+    }
+    return true;
+  });
 }
 
 }  // namespace scurry

@@ -145,18 +145,36 @@ void Columns::collect(const ForestView& forest, Sets sets) {
   };
   bool fits = true;
   NodeTest* const tests = tests_.data();
-  for_each_split(forest, [&](std::size_t entry, const Split& split) __attribute__((always_inline)) {
-    const bool is_plain = split.category_set < 0 && std::fabs(split.threshold) < std::numeric_limits<double>::infinity();
-    if (!is_plain || split.feature != last_feature || split.missing != last_missing) {
-      column = index.try_emplace(entry_of(split), static_cast<std::uint32_t>(index.size())).first->second;
-      last_feature = is_plain ? split.feature : std::uint64_t{kNotRead};
-      last_missing = split.missing;
-    }
+  const auto find_column = [&](const Split& split, bool is_plain) __attribute__((always_inline)) {
+    if (is_plain && split.feature == last_feature && split.missing == last_missing) return;
+    column = index.try_emplace(entry_of(split), static_cast<std::uint32_t>(index.size())).first->second;
+    last_feature = is_plain ? split.feature : std::uint64_t{kNotRead};
+    last_missing = split.missing;
+  };
+  const auto set_test = [=](NodeTest& test, double threshold, std::uint32_t column_of, bool is_left)
+                            __attribute__((always_inline)) {
     // Keys of doubles are found later, when all of a column are known.
-    tests[entry] = {key_of_float_threshold(split.threshold, is_strict), column | std::uint32_t{split.default_left} << 31};
+    test = {key_of_float_threshold(threshold, is_strict), column_of | std::uint32_t{is_left} << 31};
+  };
+  const auto add = [&](std::size_t entry, const Split& split) __attribute__((always_inline)) {
+    find_column(split, split.category_set < 0 && std::fabs(split.threshold) < std::numeric_limits<double>::infinity());
+    set_test(tests[entry], split.threshold, column, split.default_left);
     if (split.category_set >= 0) fits = add_set(entry, split);
     return fits;
-  });
+  };
+  // Runs of numbers in one column, as nearly all splits of a packed forest are, need no look at each.
+  const auto add_run = [&](std::size_t entry, const Split& first, std::span<const double> thresholds,
+                           const std::uint8_t* is_left, std::size_t step) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();  // they rise
+    if (first.category_set >= 0 || !(thresholds.front() > -kInfinity && thresholds.back() < kInfinity)) return false;
+    find_column(first, true);
+    const std::uint32_t column_of = column;
+    for (std::size_t i = 0; i < thresholds.size(); ++i) {
+      set_test(tests[entry + i], thresholds[i], column_of, is_left[i * step] != 0);
+    }
+    return true;
+  };
+  for_each_split(forest, add, add_run);
   if (!fits) return collect(forest, Sets::kCodes);
   // Features that no node reads get a column too if rows become no longer by it: rows can then be encoded as they lie.
   std::vector<std::uint32_t> unread;

@@ -120,9 +120,11 @@ void for_each_leaf(const ForestView& forest, Visit visit) {
   }
 }
 
-// Calls visit(entry, split) for every split, in the order of entries, until it returns false.
-template <class Visit>
-void for_each_split(const ForestView& forest, Visit visit) {
+// Calls visit(entry, split) for every split, in the order of entries, until it returns false. Runs of splits of a packed
+// forest that are alike but for their thresholds and where missing values go are first offered to visit_run(entry, first
+// split, thresholds, default_left, step of default_left), and visited one by one if it returns false.
+template <class Visit, class VisitRun>
+void for_each_split(const ForestView& forest, Visit visit, VisitRun visit_run) {
   if (forest.packed == nullptr) {
     for (std::size_t node = 0; node < forest.n_nodes(); ++node) {
       if (forest.left[node] < 0) continue;
@@ -138,12 +140,28 @@ void for_each_split(const ForestView& forest, Visit visit) {
   const auto step = [](const auto& column) { return std::size_t{column.size() > 1}; };
   const std::size_t step_left = step(splits.default_left), step_missing = step(splits.missing);
   const std::size_t step_set = step(splits.category_set);
-  for_each_threshold(splits.thresholds, [&](std::size_t split, std::size_t feature, double threshold)
-                                            __attribute__((always_inline)) {
-    return visit(first + split, Split{splits.feature_used[feature], threshold, splits.default_left[split * step_left] != 0,
-                                      static_cast<MissingKind>(splits.missing[split * step_missing]),
-                                      splits.category_set[split * step_set]});
+  const auto split_at = [&](std::size_t split, std::size_t feature, double threshold) __attribute__((always_inline)) {
+    return Split{splits.feature_used[feature], threshold, splits.default_left[split * step_left] != 0,
+                 static_cast<MissingKind>(splits.missing[split * step_missing]), splits.category_set[split * step_set]};
+  };
+  const bool are_alike = step_missing == 0 && step_set == 0;
+  for_each_run(splits.thresholds, [&](std::size_t at, std::size_t feature, std::span<const double> run)
+                                      __attribute__((always_inline)) {
+    if (are_alike && visit_run(first + at, split_at(at, feature, run[0]), run, &splits.default_left[at * step_left],
+                               step_left)) {
+      return true;
+    }
+    for (const double threshold : run) {
+      if (!visit(first + at, split_at(at, feature, threshold))) return false;
+      ++at;
+    }
+    return true;
   });
+}
+
+template <class Visit>
+void for_each_split(const ForestView& forest, Visit visit) {
+  for_each_split(forest, visit, [](auto&&...) { return false; });
 }
 
 // Reads the nodes of a tree, packed or not.

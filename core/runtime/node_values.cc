@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 #include <cfloat>
-#include <cstring>
 #include <type_traits>
 #include <vector>
 
@@ -27,16 +26,24 @@ class VectorTable {
     if (2 * (n + std::size_t{1}) > slots_.size()) grow();
     std::size_t at = hash_of(vector) & (slots_.size() - 1);
     for (; slots_[at] != kFree; at = (at + 1) & (slots_.size() - 1)) {
-      if (std::memcmp(&values_[slots_[at] * width_], vector, width_ * sizeof(double)) == 0) return slots_[at];
+      if (is_same(&values_[slots_[at] * width_], vector)) return slots_[at];
     }
     slots_[at] = n;
-    values_.insert(values_.end(), vector, vector + width_);
+    for (std::size_t i = 0; i < width_; ++i) values_.push_back(vector[i]);
     return n;
   }
 
  private:
   static constexpr std::uint32_t kFree = 0xFFFFFFFFu;
   static constexpr std::size_t kLeast = 512, kMost = std::size_t{1} << 16;
+
+  // By their bits: 0.0 is not -0.0. Nearly all vectors are too short to be worth a call.
+  bool is_same(const double* a, const double* b) const {
+    for (std::size_t i = 0; i < width_; ++i) {
+      if (std::bit_cast<std::uint64_t>(a[i]) != std::bit_cast<std::uint64_t>(b[i])) return false;
+    }
+    return true;
+  }
 
   std::size_t hash_of(const double* vector) const {
     std::uint64_t hash = 0x9E3779B97F4A7C15u;
@@ -92,6 +99,7 @@ std::vector<std::uint32_t> NodeValues::index(const ForestView& forest, bool leav
                                              std::span<const double> weights) {
   std::vector<std::uint32_t> payloads(forest.end_of_leaves());
   VectorTable distinct(width_, payloads.size(), own_);
+  if (forest.packed != nullptr && !are_payloads()) own_.reserve(payloads.size() * width_);  // they are mostly distinct
   std::vector<double> vector(width_);
   const auto add = [&](std::size_t node) {
     read(forest, weights, node, vector.data());
@@ -103,7 +111,7 @@ std::vector<std::uint32_t> NodeValues::index(const ForestView& forest, bool leav
   } else {
     for (std::size_t node = 0; node < forest.n_nodes(); ++node) add(node);
   }
-  own_.shrink_to_fit();
+  if (own_.size() < own_.capacity() / 8 * 7) own_.shrink_to_fit();  // else it would be copied for little
   table_ = own_;
   return payloads;
 }
@@ -124,6 +132,7 @@ std::uint32_t NodeValues::append(const ForestView& forest, std::span<const doubl
 void NodeValues::read(const ForestView& forest, std::span<const double> weights, std::size_t node,
                       double* vector) const {
   forest.read_value(node, vector);
+  if (weights.empty() && forest.aggregation != Aggregation::kVote) return;
   const double weight = weights.empty() ? 1.0 : weights[node];
   double* const end = vector + forest.n_columns;
   if (forest.aggregation == Aggregation::kVote) {

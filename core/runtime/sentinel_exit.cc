@@ -10,6 +10,7 @@
 
 #include "runtime/alive_rows.h"
 #include "runtime/interrupt.h"
+#include "runtime/sentinel_buffers.h"
 
 namespace scurry {
 namespace {
@@ -23,8 +24,8 @@ constexpr std::size_t kLeafBytes = 4 * 1024 * 1024, kMaxRows = 4096, kLargeTree 
 constexpr std::size_t kWorthRemoving = 16;
 // In sliced trees a row is moved in the time of this many trees. If half of the rows have stopped, half of the gaps are
 // filled by rows from the end, and the others are at the end. Where all rows are moved at once (AliveRows::compresses),
-// each takes about as long as a tree, and a test as long as two.
-constexpr std::size_t kTreesOfMove = 8, kTreesOfTest = 2;
+// each takes about as long as a tree, as do the numbers of its leaves in so many trees, and a test as long as two.
+constexpr std::size_t kTreesOfMove = 8, kTreesOfTest = 2, kNumbersOfTree = 20;
 
 // Lanes as the kernels add them: 1, 2, 4, 8 or a multiple of 16.
 std::size_t padded_width(std::size_t n_lanes) {
@@ -37,60 +38,6 @@ ForestView without_mean(ForestView forest) {
 }
 
 }  // namespace
-
-struct SentinelExit::Buffers {
-  AlignedVector<std::uint32_t> ids;
-  AlignedVector<std::int32_t> sums;
-  std::vector<std::uint64_t> stopped, removed;
-  AlignedVector<std::uint32_t> leaves;       // of each tree walked, from first_of_tree on, those of the rows in the block
-  std::vector<std::size_t> first_of_tree;    // [tree of the plan]
-  std::vector<std::size_t> epoch_of_tree;    // [tree of the plan]
-  std::vector<std::uint32_t> places;         // [epoch][room]: where the row with this id stood
-  std::vector<std::uint32_t> leaves_of_row;  // [tree of the plan]
-  std::size_t room, n_epochs, n_leaves, apart;  // apart: of one tree's leaves and the next one's
-
-  static Buffers& of_this_thread() {
-    thread_local Buffers buffers;
-    return buffers;
-  }
-
-  // The sums of the first rows are zero, or not if nothing is kept of trees.
-  void start(std::size_t n, std::size_t n_trees, std::size_t width) {
-    room = round_up(n, kChunk) + kChunk;
-    n_epochs = n_leaves = 0;
-    ids.resize(room);
-    std::iota(ids.begin(), ids.end(), 0u);
-    n_trees > 0 ? sums.assign(room * width, 0) : sums.resize(room * width);
-    stopped.assign(room / kChunk, 0);
-    removed.assign(room / kChunk, 0);
-    first_of_tree.resize(n_trees);
-    epoch_of_tree.resize(n_trees);
-    leaves_of_row.resize(n_trees);
-  }
-
-  // Between two epochs rows move.
-  void start_epoch(std::size_t n) {
-    if (places.size() < (n_epochs + 1) * room) places.resize((n_epochs + 1) * room);
-    std::uint32_t* place = places.data() + n_epochs++ * room;
-    for (std::size_t at = 0; at < n; ++at) place[ids[at]] = static_cast<std::uint32_t>(at);
-  }
-
-  // For the leaves of n rows in the next trees, in whole chunks.
-  void make_space(std::size_t first_tree, std::size_t n_trees, std::size_t n) {
-    apart = round_up(n, kChunk);
-    for (std::size_t tree = first_tree; tree < first_tree + n_trees; ++tree, n_leaves += apart) {
-      first_of_tree[tree] = n_leaves;
-      epoch_of_tree[tree] = n_epochs - 1;
-    }
-    if (leaves.size() < n_leaves) leaves.resize(std::max(n_leaves, leaves.size() + leaves.size() / 2));
-  }
-
-  std::uint32_t* leaves_of(std::size_t tree) { return leaves.data() + first_of_tree[tree]; }
-  const std::uint32_t* leaves_of(std::size_t tree) const { return leaves.data() + first_of_tree[tree]; }
-  std::uint32_t leaf(std::size_t tree, std::uint32_t id) const {
-    return leaves_of(tree)[places[epoch_of_tree[tree] * room + id]];
-  }
-};
 
 SentinelExit::SentinelExit(const ForestView& forest, std::vector<std::int64_t> labels,
                            std::span<const std::int32_t> order, std::span<const std::int32_t> lanes,
@@ -267,7 +214,8 @@ std::size_t SentinelExit::stop_rows(std::size_t j, std::size_t lane, const Alive
         outcome.labels[first + alive.ids[at]] = sum >= cut.first_above ? cut.above : cut.below;
       } else if (only_values) {
         const double estimate = offset + scale * static_cast<double>(sum);
-        outcome.probabilities[first + alive.ids[at]] = in_float32 ? static_cast<double>(static_cast<float>(estimate)) : estimate;
+        outcome.probabilities[first + alive.ids[at]] =
+            in_float32 ? static_cast<double>(static_cast<float>(estimate)) : estimate;
       } else {
         record_stop(j, sum, first + alive.ids[at], outcome);
       }
@@ -296,8 +244,13 @@ void SentinelExit::run_sliced(const RowsView& rows, std::size_t first, std::size
                   .sums = buffers.sums.data(),
                   .exits = buffers.removed.data(),
                   .n = n};
+  buffers.lots.clear();
   std::size_t n_removed = 0;  // rows that have stopped and are still in the block
   const auto remove = [&] {
+    for (const Buffers::Lot& lot : buffers.lots) {
+      if (n_removed == 0) break;
+      kernels().compress.bytes(buffers.numbers.data() + lot.first, lot.n_trees, lot.apart, alive.exits, alive.n);
+    }
     if (n_removed > 0) alive.remove(std::exchange(n_removed, 0));
     std::fill(buffers.removed.begin(), buffers.removed.end(), 0u);
   };
@@ -305,15 +258,24 @@ void SentinelExit::run_sliced(const RowsView& rows, std::size_t first, std::size
     poll_interrupt_now_and_then();
     const Step& step = steps_[j];
     alive.width = step.starts ? 0 : step.n_lanes;
-    const std::size_t n_left = alive.n - n_removed;
-    const bool pays = alive.compresses() ? n_removed * (step.n_trees + kTreesOfTest) > alive.n
-                                         : n_left * kTreesOfMove < alive.n * step.n_trees;
+    const std::size_t n_numbered = keeps_numbers_ && j > 0 ? sentinels_[j - 1].n_trees : 0;
+    const bool pays = alive.compresses() ? n_removed * (step.n_trees + kTreesOfTest) * kNumbersOfTree >
+                                               alive.n * (kNumbersOfTree + n_numbered)
+                                         : (alive.n - n_removed) * kTreesOfMove < alive.n * step.n_trees;
     if (pays) remove();
     scratch.block.n = round_up(alive.n, kChunk);
     for (std::size_t lane = 0; step.starts && lane < step.n_lanes; ++lane) {
       std::fill_n(alive.sums + lane * alive.sum_apart, scratch.block.n, 0);
     }
-    sliced_lanes_->add(j, *walker_.sliced(), scratch.block, alive.sums, alive.sum_apart);
+    const std::uint8_t* const* numbers = nullptr;
+    if (keeps_numbers_) {
+      const std::size_t n_before = j == 0 ? 0 : sentinels_[j - 1].n_trees;
+      const Buffers::Lot& lot = buffers.add_lot(sentinels_[j].n_trees - n_before, scratch.block.n);
+      kernels().sliced_lanes.number({sliced_plan_.data() + n_before, lot.n_trees}, walker_.sliced()->program(),
+                                    scratch.block.ranks, scratch.block.n, buffers.numbers.data() + lot.first, lot.apart);
+      numbers = buffers.numbers_of_tree.data() + step.first_tree;
+    }
+    sliced_lanes_->add(j, *walker_.sliced(), scratch.block, alive.sums, alive.sum_apart, numbers);
     n_removed += stop_rows(j, step.lane, alive, first, test, buffers, outcome);
   }
   alive.width = 0;
@@ -464,7 +426,13 @@ void SentinelExit::complete_block(const Block& block, const AliveRows& alive, st
                                   const SentinelOutcome& outcome) const {
   thread_local AlignedVector<Real> sums;
   values_.start(block.n, sums);
-  sliced_sums_->add(*walker_.sliced(), block, sums.data());
+  const std::vector<const std::uint8_t*>& known = Buffers::of_this_thread().numbers_of_tree;
+  thread_local std::vector<const std::uint8_t*> numbers;  // [tree of the model]
+  numbers.clear();
+  for (std::size_t tree = 0; keeps_numbers_ && tree < plan_.size(); ++tree) {
+    numbers.push_back(place_of_tree_[tree] < known.size() ? known[place_of_tree_[tree]] : nullptr);
+  }
+  sliced_sums_->add(*walker_.sliced(), block, sums.data(), numbers);
   for (std::size_t at = 0; at < alive.n; ++at) {
     record_own(sums.data() + at, values_.output_spacing(block.n), first + alive.ids[at], outcome);
   }

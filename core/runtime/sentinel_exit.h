@@ -92,8 +92,7 @@ class SentinelExit {
   template <class Test>
   void run_block(const RowsView& rows, std::size_t first, std::size_t n, std::size_t few, const Test& test,
                  const SentinelOutcome& outcome) const;
-  // The same if lanes are sliced: rows that stop nowhere are evaluated again, for as long as gathering what their leaves
-  // were would take.
+  // The same if lanes are sliced: rows that stop nowhere are evaluated again, from the leaves that are known on.
   template <class Test>
   void run_sliced(const RowsView& rows, std::size_t first, std::size_t n, const Test& test,
                   const SentinelOutcome& outcome) const;
@@ -164,6 +163,10 @@ class SentinelExit {
   // If trees are sliced and 16 bits are enough for lanes: what leaves add, a part for each step, and the model's own
   // sums.
   std::vector<Step> steps_;
+  // Whether the numbers of the leaves that rows reach are kept, so that later phases and the model's own sums need not
+  // find them again; and the trees in plan order.
+  bool keeps_numbers_ = false;
+  std::vector<SlicedTree> sliced_plan_;
   std::optional<SlicedLanes> sliced_lanes_;
   std::optional<SlicedSums> sliced_sums_;
 };

@@ -12,6 +12,14 @@ void SentinelExit::slice_lanes() {
   sliced_sums_ = SlicedSums::make(
       *walker_.sliced(), walker_.trees(), values_,
       [&, &at = place_of_tree_](auto tree, auto payload) { return values_of(at[tree])[leaf_of(at[tree], payload)]; });
+  // Numbers are moved as often as rows are, so that keeping them pays where many rows stop after few trees. Where
+  // sentinels go on nearly to the last tree, hardly a row is left that the model itself has to answer. If no row stops,
+  // a block keeps a byte for each row and tree.
+  constexpr std::size_t kFewTrees = 16, kMostTrees = 1024;
+  keeps_numbers_ = kernels().sliced_lanes.number != nullptr && kernels().compress.bytes != nullptr &&
+                   !sentinels_.empty() && sentinels_[0].n_trees <= kFewTrees &&
+                   sentinels_.back().n_trees <= std::min(kMostTrees, plan_.size() * 4 / 5);
+  for (const Tree& tree : plan_) sliced_plan_.push_back(walker_.sliced()->trees()[tree.index]);
   steps_ = plan_steps();
   SlicedLanes sliced;
   std::vector<std::size_t> lanes;
@@ -67,7 +75,9 @@ std::vector<SentinelExit::Step> SentinelExit::plan_steps() const {
       for (std::size_t j = first; j <= last; ++j) {
         const Step step = step_of(j, first, last);
         const auto n_trees = static_cast<double>(step.n_trees), n_lanes = static_cast<double>(step.n_lanes);
-        time += std::pow(kStay, j) * (n_trees * (kFind + kAdd * n_lanes) + kLane * n_lanes);
+        const std::size_t n_before = j == 0 ? 0 : sentinels_[j - 1].n_trees;
+        const auto n_found = keeps_numbers_ ? static_cast<double>(sentinels_[j].n_trees - n_before) : n_trees;
+        time += std::pow(kStay, j) * (n_found * kFind + n_trees * kAdd * n_lanes + kLane * n_lanes);
       }
       if (time < least[first]) {
         least[first] = time;

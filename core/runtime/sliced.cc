@@ -332,6 +332,7 @@ std::optional<SlicedSums> SlicedSums::make(const Sliced& sliced, const std::vect
     for (std::size_t t = 0; t < trees.size(); ++t) {
       if (static_cast<std::size_t>(std::max(trees[t].output, 0)) != output) continue;
       made->trees_.push_back(sliced.trees()[t]);
+      made->index_.push_back(t);
       if (values.in_float32()) {
         append_leaves(
             sliced.payloads(t), [&](auto payload) { return std::bit_cast<float>(value_of(t, payload)); }, made->floats_);
@@ -346,24 +347,31 @@ std::optional<SlicedSums> SlicedSums::make(const Sliced& sliced, const std::vect
 }
 
 template <class Real>
-void SlicedSums::add(const Sliced& sliced, const Block& block, Real* sums) const {
+void SlicedSums::add(const Sliced& sliced, const Block& block, Real* sums,
+                     std::span<const std::uint8_t* const> numbers) const {
+  thread_local std::vector<const std::uint8_t*> of_trees;
+  of_trees.clear();
+  if (!numbers.empty()) {
+    for (const std::size_t tree : index_) of_trees.push_back(numbers[tree]);
+  }
   std::size_t first = 0;
   for (const std::size_t n_trees : n_trees_) {
     const std::span<const SlicedTree> trees(trees_.data() + first, n_trees);
+    const std::uint8_t* const* of_output = of_trees.empty() ? nullptr : of_trees.data() + first;
     if constexpr (std::is_same_v<Real, float>) {
       kernels().sliced.add_floats(trees, sliced.program(), block.ranks, block.n,
-                                  floats_.data() + first * kMaxSlicedLeaves, sums);
+                                  floats_.data() + first * kMaxSlicedLeaves, sums, of_output);
     } else {
       kernels().sliced.add_doubles(trees, sliced.program(), block.ranks, block.n,
-                                   doubles_.data() + first * kMaxSlicedLeaves, sums);
+                                   doubles_.data() + first * kMaxSlicedLeaves, sums, of_output);
     }
     first += n_trees;
     sums += block.n;
   }
 }
 
-template void SlicedSums::add(const Sliced&, const Block&, float*) const;
-template void SlicedSums::add(const Sliced&, const Block&, double*) const;
+template void SlicedSums::add(const Sliced&, const Block&, float*, std::span<const std::uint8_t* const>) const;
+template void SlicedSums::add(const Sliced&, const Block&, double*, std::span<const std::uint8_t* const>) const;
 
 bool SlicedLanes::append(const Sliced& sliced, std::span<const Tree> trees, std::size_t n_lanes,
                          const LaneOf& lane_of) {
@@ -403,11 +411,12 @@ bool SlicedLanes::append(const Sliced& sliced, std::span<const Tree> trees, std:
 }
 
 void SlicedLanes::add(std::size_t part, const Sliced& sliced, const Block& block, std::int32_t* sums,
-                      std::size_t apart) const {
+                      std::size_t apart, const std::uint8_t* const* numbers) const {
   const Part& of = parts_[part];
   for (const Piece& piece : std::span(pieces_).subspan(of.first_piece, of.n_pieces)) {
     kernels().sliced_lanes.add({trees_.data() + piece.first_tree, piece.n_trees}, sliced.program(), block.ranks, block.n,
-                               values_.data() + piece.first_value, of.n_lanes, sums, apart);
+                               values_.data() + piece.first_value, of.n_lanes, sums, apart, numbers);
+    if (numbers != nullptr) numbers += piece.n_trees;
   }
 }
 

@@ -56,6 +56,7 @@ class Sliced {
   // payload[tree] of the leaf that the row with these keys reaches in every tree, if walks_rows().
   void walk_row(const std::uint32_t* keys, std::uint32_t* payload, const std::uint32_t* others = nullptr) const;
   bool walks_rows() const { return !heaps_.empty(); }
+  static constexpr std::uint32_t kRowLevels = 6;  // that trees may have for that
 
  private:
   template <class Node>
@@ -84,15 +85,17 @@ class SlicedSums {
   static std::optional<SlicedSums> make(const Sliced& sliced, const std::vector<Tree>& trees, const NodeValues& values,
                                         const ValueOf& value_of = [](std::size_t, auto payload) { return payload; });
 
-  // Adds what all trees say about the rows of a block to sums [output][block.n], in the order of the trees.
+  // Adds what all trees say about the rows of a block to sums [output][block.n], in the order of the trees. Leaves that
+  // were numbered before are not found again: `numbers`, if any, has where those of each tree are, or null.
   template <class Real>
-  void add(const Sliced& sliced, const Block& block, Real* sums) const;
+  void add(const Sliced& sliced, const Block& block, Real* sums, std::span<const std::uint8_t* const> numbers = {}) const;
   std::size_t bytes() const { return floats_.size() * sizeof(float) + doubles_.size() * sizeof(double); }
 
  private:
   SlicedSums() = default;
 
   std::vector<SlicedTree> trees_;     // those of each output in turn
+  std::vector<std::size_t> index_;    // which trees these are
   std::vector<std::size_t> n_trees_;  // of each output
   AlignedVector<float> floats_;       // [tree][leaf], or the same bits as words, see SlicedKernels
   AlignedVector<double> doubles_;
@@ -107,8 +110,10 @@ class SlicedLanes {
   // Appends a part: trees that add to the first n_lanes sums. Returns whether 16 bits are enough.
   bool append(const Sliced& sliced, std::span<const Tree> trees, std::size_t n_lanes, const LaneOf& lane_of);
 
-  // Adds what the trees of a part say about the rows of a block to sums [lane][apart].
-  void add(std::size_t part, const Sliced& sliced, const Block& block, std::int32_t* sums, std::size_t apart) const;
+  // Adds what the trees of a part say about the rows of a block to sums [lane][apart]. If their leaves were numbered
+  // before, `numbers` has where those of each tree of the part are.
+  void add(std::size_t part, const Sliced& sliced, const Block& block, std::int32_t* sums, std::size_t apart,
+           const std::uint8_t* const* numbers = nullptr) const;
   std::size_t bytes() const { return values_.size() * sizeof(std::int16_t) + trees_.size() * sizeof(SlicedTree); }
 
  private:

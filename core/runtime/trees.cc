@@ -13,6 +13,11 @@ namespace scurry {
 namespace {
 
 constexpr std::size_t kTopNodes = 1u << Trees::kMaxTop;  // they are read together, even past the end of a small tree
+// How many nodes a tree of so many takes at most: its top becomes a heap, with no more levels than there are splits.
+std::size_t room_for(std::size_t n_nodes) {
+  return n_nodes + (std::size_t{2} << std::min<std::size_t>(Trees::kMaxTop, n_nodes / 2));
+}
+
 constexpr std::size_t kMaxNodes = std::numeric_limits<std::uint32_t>::max() - 2 * kTopNodes + 1;
 
 std::size_t largest_tree(const ForestView& forest) {
@@ -61,14 +66,18 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
   const NodeTest* const tests = columns.tests().data();
   const bool has_marks = columns.has_mixed() || columns.has_categories(), traced = has_marks || leaves.keep_origins;
   // Memory that is never written to takes none, and growing would copy everything.
-  nodes.reserve(static_cast<std::size_t>(forest.tree_offset.back()) + (forest.n_trees() + 1) * 2 * kTopNodes);
+  std::size_t most_of_all = kTopNodes;
+  for (std::size_t t = 0; t < forest.n_trees(); ++t) {
+    most_of_all += room_for(static_cast<std::size_t>(forest.tree_offset[t + 1] - forest.tree_offset[t]));
+  }
+  nodes.reserve(most_of_all);
   if (has_marks) marks_.reserve(nodes.capacity() / 32 + 1);
   LevelTree from(largest_tree(forest));
   Traces traces;
   for (std::size_t t = 0; t < forest.n_trees(); ++t) {
     from.read(forest, t);
     if (leaves.mergeable) from.merge(leaves.payload_of_node);
-    const std::size_t first = nodes.size(), most = from.size() + 2 * kTopNodes;
+    const std::size_t first = nodes.size(), most = room_for(from.size());
     nodes.resize(first + most);
     const auto add = [&](const auto& layout) {
       trees_.push_back({static_cast<std::uint32_t>(first), layout.depth(), layout.top(), layout.first_phase(),
@@ -88,7 +97,9 @@ void Trees::lower(const ForestView& forest, const Columns& columns, const Leaves
   if (nodes.size() > kMaxNodes) throw std::length_error("a lowered forest can have at most 2^32 - 64 nodes");
   nodes.insert(nodes.end(), kTopNodes, Node{});
   if (has_marks) marks_.resize(nodes.size() / 32 + 1);
-  if (nodes.size() < nodes.capacity() / 8 * 7) nodes.shrink_to_fit();  // a smaller rest was never written to
+  // A smaller rest was never written to, and would be copied for nothing; but huge pages are written as a whole.
+  const bool is_large = LargeAllocator<Node>::is_large(nodes.capacity());
+  if (nodes.size() < nodes.capacity() / 8 * (is_large ? 7 : 4)) nodes.shrink_to_fit();
 }
 
 void Trees::store(StoredEngine& out) const {

@@ -177,9 +177,10 @@ class Walker {
     Trees trees;
     Walk<NarrowNode> narrow;
     Walk<WideNode> wide;
-    bool may_slice = true;  // whole trees, unless a file says that they cannot be
-    // Made when the first batch comes, or after so many single rows that these have taken as long: to lower small trees
-    // takes longer than anything else between a file and the first answer, and several times their memory.
+    bool may_slice = true;       // whole trees, unless a file says that they cannot be
+    bool may_slice_rows = false;  // also for single rows
+    // Made when the first batch comes, or after so many single rows that these have taken as long: slicing small trees takes
+    // longer than all else between a file and the first answer, and as much memory as the nodes.
     MadeOnce<Slices> slices;
     mutable std::atomic<std::uint32_t> n_walked{0};  // single rows before that
   };

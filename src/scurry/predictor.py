@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from scurry.checks import RandomState, check_count, check_flag, check_instance
 from scurry.costs import FeatureCosts
-from scurry.errors import FormatError, InputError
+from scurry.errors import FormatError, InputError, warn
 from scurry.forest import Forest, RowCall, as_rows, in_blocks, thread_count
 from scurry.forest.files.storage import digest, read_container, write_container
 from scurry.formatting import align
@@ -556,8 +556,9 @@ class Predictor:
     ) -> Audit:
         """Test the promise on rows, perhaps recent ones: the full model answers each of them too.
 
-        Rows should be independent draws, and should not be the calibration rows, which chose the rule. To look at rows
-        again and again as they arrive, use `scurry.watch`, whose alarms allow for that.
+        Rows should be independent draws, and should not be the calibration rows, which chose the rule: there is a
+        warning if they are. To look at rows again and again as they arrive, use `scurry.watch`, whose alarms allow for
+        that.
 
         Parameters
         ----------
@@ -588,7 +589,13 @@ class Predictor:
             full = Predictor(self.forest, plan_in_full(self.forest, self.plan, promise))
         else:
             full = Predictor.full(read_forest(model, X))
-        return audit(self, full, promise, as_rows(self.forest, X), y=y, groups=groups, n_threads=n_threads)
+        rows, certificate = as_rows(self.forest, X), self.plan.certificate
+        if certificate is not None and certificate.rows is not None and certificate.rows.is_of(rows):
+            warn(
+                "these are the rows that the promise was calibrated on: they chose the rule, which breaks it more "
+                "rarely on them than on others. Audit rows that came later"
+            )
+        return audit(self, full, promise, rows, y=y, groups=groups, n_threads=n_threads)
 
     def summary(self) -> Summary:
         """Return what the plan promises and what was measured when it was made; print it."""

@@ -1,7 +1,7 @@
 """skops: estimators of scikit-learn as bytes that execute nothing when they are read.
 
-skops lists the types that a file holds before any is made. A type that neither skops nor the caller trusts raises an
-error that names it.
+skops lists the types that a file holds before any is made. A type that neither skops nor scurry nor the caller trusts
+raises an error that names it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,21 @@ from typing import Any
 from numpy.lib import format as npy
 
 from scurry.errors import FormatError, InputError, UnsupportedModelError, require_extra
+
+# Types of steps that people use, which skops does not list: they run nothing when they are made. The functions score
+# features, which nothing but a fit does.
+_HARMLESS = frozenset(
+    [
+        "numpy.dtype",
+        "sklearn.compose._column_transformer.make_column_selector",
+        "sklearn.feature_selection._mutual_info.mutual_info_classif",
+        "sklearn.feature_selection._mutual_info.mutual_info_regression",
+        *(
+            f"sklearn.feature_selection._univariate_selection.{name}"
+            for name in ("chi2", "f_classif", "f_regression", "r_regression")
+        ),
+    ]
+)
 
 
 def dump_estimator(estimator: Any, purpose: str) -> bytes:
@@ -51,7 +66,7 @@ def load_estimator(data: bytes, trusted: Collection[str], purpose: str, advice: 
     ----------
     data : bytes
     trusted : collection of str
-        Types to trust besides those that skops trusts.
+        Types to trust besides those that skops and scurry trust.
     purpose : str
         What holds it: the subject of messages.
     advice : str
@@ -68,7 +83,7 @@ def load_estimator(data: bytes, trusted: Collection[str], purpose: str, advice: 
         from skops import io as skops
     try:
         needed = skops.get_untrusted_types(data=data)
-        untrusted = sorted(set(needed) - set(trusted))
+        untrusted = sorted(set(needed) - _HARMLESS - set(trusted))
         if not untrusted:
             return skops.loads(data, trusted=needed)
     except Exception as error:  # whatever a broken file makes of skops, json and numpy

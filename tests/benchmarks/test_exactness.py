@@ -28,6 +28,14 @@ def test_a_pool_compares_until_there_are_rows_enough(exactness, tmp_path, n_proc
     assert found["processes that died"] == 0
 
 
+def test_another_run_goes_on(exactness, tmp_path):
+    for n_rows in ("100", "200"):
+        assert exactness.run(["isolation"], options(exactness, tmp_path, "--rows", n_rows))
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["kinds"]["isolation"]["models"] == 4
+    assert found["kinds"]["isolation"]["last seed"] == 3
+
+
 def test_differences_and_errors_are_problems(exactness, tmp_path, monkeypatch):
     def differ(seed, n_rows):
         return {"models": 1, "rows": n_rows, "differing labels": 1}

@@ -190,11 +190,15 @@ def test_serve_passes_every_option_on(run, folder, fast, monkeypatch):
     options = {"host": "127.0.0.1", "port": 8123, "name": "income", "budget_us": 500_000.0, "min_steps": None}
     assert asked.pop() == (fast.digest, options | {"max_waiting": 1000, "watch_path": None})
     run("serve", folder / "fast.scurry", "--host", "::1", "--budget-us", 7, "--min-steps", 3, "--max-waiting", 5)
-    options = {"host": "::1", "port": 8000, "name": "model", "budget_us": 7.0, "min_steps": 3, "max_waiting": 5}
+    options = {"host": "::1", "port": 8000, "name": "fast", "budget_us": 7.0, "min_steps": 3, "max_waiting": 5}
     assert asked.pop()[1] == options | {"watch_path": None}
     state = folder / "new.scurry-watch"
     run("serve", folder / "fast.scurry", "--watch", state, "--share", 0.5)
     assert asked.pop()[1]["watch_path"] == state
+    other = folder / "loan (2) v1.scurry"
+    fast.save(other)
+    assert run("serve", other).endswith("/v2/models/loan-2-v1\n")
+    assert asked.pop()[1]["name"] == "loan-2-v1"  # letters that URLs do not take are left out
 
 
 def test_serve_names_the_option_that_is_wrong(fail, folder, fast):

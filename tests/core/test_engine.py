@@ -528,6 +528,20 @@ def test_averages_of_several_classes_are_over_rounds():
     assert_equals_reference(forest, RNG.normal(size=(50, 6)).astype(np.float32))
 
 
+@pytest.mark.parametrize("n_features", [3, 16, 17, 31, 32, 33, 40])
+def test_columns_in_another_order_than_features(n_features):
+    """Features that are missing on both sides have two columns, and those behind them are not where they lie."""
+    forest = complete_forest(12, 5, n_features)
+    rows = np.random.default_rng(n_features).normal(size=(300, n_features)).astype(np.float32)
+    mixed = forest.replace(default_left=RNG.random(forest.n_nodes) < 0.5)
+    rows[::7, n_features // 2] = np.nan
+    assert_equals_reference(mixed, rows)
+    few = RNG.permutation(n_features)[: n_features // 2 + 1]
+    shifted = forest.replace(feature=np.where(forest.feature < 0, -1, few[forest.feature % len(few)]))
+    assert_equals_reference(shifted, rows)
+    assert_equals_reference(shifted, rows.astype(np.float64))
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_indicators_of_missing_values_beside_thresholds(dtype):
     """A node that asks only whether a value is missing reads a column of its own."""

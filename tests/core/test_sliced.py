@@ -1,5 +1,6 @@
 """Sliced trees: the loops for small trees give the bits of the reference, at every instruction set."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -314,3 +315,49 @@ def test_sentinels_stop_the_same_rows():
 @pytest.mark.parametrize("level", LEVELS)
 def test_all_levels_give_the_same_bits(level):
     rerun_tests(__file__, level)
+
+
+@pytest.mark.parametrize("n_leaves", [20, 64, 150])
+def test_slices_are_made_once_whichever_thread_comes_first(n_leaves):
+    """Threads that predict the first batches, and single rows next to them, get the bits of the reference."""
+    rows = rows_for(ragged_forest(60, n_leaves), 300)
+    for seed in range(5):
+        forest = ragged_forest(60, n_leaves, seed=seed)
+        expected = reference.scores(forest, rows)
+        with ThreadPoolExecutor(8) as pool:
+            batches = [pool.submit(forest.scores, rows, n_threads=2) for _ in range(6)]
+            single = [pool.submit(forest.scores, rows[i : i + 1]) for i in range(50)]
+            for batch in batches:
+                np.testing.assert_array_equal(batch.result(), expected)
+            for i, one in enumerate(single):
+                np.testing.assert_array_equal(one.result(), expected[i : i + 1])
+
+
+@pytest.mark.parametrize("depth", [3, 6, 8])
+def test_single_rows_before_and_after_trees_are_sliced(depth):
+    """A few rows are walked; after many, or after a batch, or once it is asked for, small trees are tested at once."""
+    forest = complete_forest(40, depth, aggregation="sum", n_columns=1)
+    rows = rows_for(forest, 600)
+    expected = reference.scores(forest, rows)
+    for prepare in (lambda engine: None, lambda engine: engine.prepare(), lambda engine: engine.loop):
+        fresh = forest.replace()
+        for i in range(len(rows)):
+            np.testing.assert_array_equal(fresh.scores(rows[i : i + 1]), expected[i : i + 1])
+            if i == 100:
+                prepare(fresh.engine)
+        np.testing.assert_array_equal(fresh.scores(rows), expected)
+
+
+def test_a_process_that_is_forked_slices_trees_itself():
+    forest = ragged_forest(200, 64)
+    rows = rows_for(forest, 200)
+    expected = reference.scores(forest, rows)
+    forest.scores(rows[:1])  # lowers the nodes, and nothing else
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(forest.scores, rows) for _ in range(4)]
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if np.array_equal(forest.scores(rows), expected) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        for one in waiting:
+            np.testing.assert_array_equal(one.result(), expected)

@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
-from sklearn.compose import ColumnTransformer
+from sklearn.compose import ColumnTransformer, make_column_selector, make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_selection import SelectKBest, f_classif, mutual_info_classif
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler, TargetEncoder
@@ -336,6 +337,16 @@ def test_steps_that_are_written_for_another_library_get_its_tables():
         forest.predict(frame.to_pandas())
     with pytest.raises(AttributeError, match="with_columns"):  # what the frame of pandas lacks, not the column
         forest.predict(frame.drop("weight"))
+
+
+def test_steps_that_people_use_are_trusted_in_files(tmp_path):
+    X = np.random.default_rng(0).normal(size=(300, 4))
+    frame, y = pd.DataFrame(X, columns=list("abcd")), (X[:, 0] > 0).astype(int)
+    filled = make_column_transformer((SimpleImputer(), make_column_selector(dtype_include=float)))
+    for scores in (f_classif, mutual_info_classif):
+        pipeline = make_pipeline(filled, SelectKBest(scores, k=3), PCA(2), DecisionTreeClassifier()).fit(frame, y)
+        scurry.from_model(pipeline).save(tmp_path / "forest.scurry")
+        assert (scurry.load(tmp_path / "forest.scurry").predict(frame) == pipeline.predict(frame)).all()
 
 
 def test_no_rows_pass_through_a_front():

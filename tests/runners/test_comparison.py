@@ -1,5 +1,7 @@
 """Predictors next to their full models, and what audits of their promises say."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +9,7 @@ from sklearn.datasets import make_regression
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor, RandomForestClassifier
 
 import scurry
-from scurry.errors import InputError
+from scurry.errors import InputError, ScurryWarning
 from scurry.promises import Accuracy, Certain, Labels, LabelsPerClass, Recall, TopK, Values
 from scurry.stopping.guarantee import certified_rate
 from support.calibration_rows import full_vote, two_classes
@@ -98,6 +100,25 @@ def test_the_full_vote_is_what_methods_on_votes_are_compared_with():
     fast = scurry.early_exit(MODEL, X[CAL], method="minimean", max_disagreement=0.02)
     vote = full_vote(MODEL, X[RECENT])
     assert fast.audit(X[RECENT]).n_broken == (fast.predict(X[RECENT]) != vote).sum()
+
+
+def test_calibration_rows_are_noticed(tmp_path):
+    """Whatever made the plan, in any precision, and after it was saved. Nothing is said of other rows."""
+    made = [
+        (scurry.early_exit(MODEL, X[CAL], max_disagreement=0.02), {}),
+        (scurry.early_exit(MODEL, X[CAL], method="minimean", max_disagreement=0.02), {}),
+        (scurry.compress(MODEL, X[CAL], promise=Labels(0.05)), {"model": MODEL}),
+    ]
+    for fast, given in made:
+        fast.save(tmp_path / "fast.scurry")
+        for one in (fast, scurry.load(tmp_path / "fast.scurry")):
+            for rows in (X[CAL], X[CAL].astype(np.float32)):
+                with pytest.warns(ScurryWarning, match="these are the rows that the promise was calibrated on"):
+                    one.audit(rows, **given)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", ScurryWarning)
+                one.audit(X[RECENT], **given)
+                one.audit(X[CAL][::-1][:1000], **given)  # a part of them is not known again
 
 
 def test_one_row_of_each_group_is_looked_at(fast):

@@ -18,7 +18,7 @@ LEVELS = ("portable", "avx2", "avx512", "neon")  # neon: the portable kernels of
 _OBJDUMP = {"neon": "aarch64-linux-gnu-objdump"}
 _REGISTER = {"portable": r"%xmm", "avx2": r"%ymm", "avx512": r"%zmm", "neon": r"\bv\d+\.(?:16b|8h|4s|2d)\b"}
 _X86_WORK = (
-    r"v?(?:p(?:add|sub|cmp|and|or|xor|min|max|mul|sll|srl|sra|unpck|pack|shuf|blend|tern|test|movmsk|gather|erm)\w*"
+    r"v?(?:p(?:add|sub|cmp|and|or|xor|min|max|mul|sll|srl|sra|unpck|pack|shuf|blend|tern|test|movmsk|gather|erm|compress)\w*"
     r"|(?:add|sub|mul|div|min|max|and|andn|or|xor|sqrt)p[sd]|cmp\w*p[sd]|blend\w*|unpck\w*|perm\w*|movmskp[sd]"
     r"|shufp[sd]|cvt(?!\w*s[sdi]2|\w*2s[sdi])\w*)"
 )

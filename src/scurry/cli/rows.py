@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -198,7 +199,9 @@ def serve(
     model: ModelFile,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all networks.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
-    name: Annotated[str, typer.Option(help="Name of the model in URLs.")] = "model",
+    name: Annotated[
+        str | None, typer.Option(help="Name of the model in URLs.", show_default="the file's, without its ending")
+    ] = None,
     budget_us: Annotated[
         float, typer.Option(help="Microseconds to answer a request that does not say how long it may take.")
     ] = 500_000.0,
@@ -224,6 +227,7 @@ def serve(
     """
     from scurry import serving
 
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", model.stem).strip("-") if name is None else name
     with show_spinner(f"Reading {model.name}"):
         predictor = read_model(model, trust_pickle=trust_pickle).predictor
     try:

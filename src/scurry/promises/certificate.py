@@ -5,6 +5,7 @@ It holds what was measured there (`measurements`), and a summary of those rows.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
@@ -17,6 +18,8 @@ from scurry.errors import FormatError, InputError
 from scurry.formatting import align, format_percent, format_share
 from scurry.promises.measurements import ExitMeasurement, Measurement, StepMeasurement, read_measurement, steps_of_facts
 from scurry.promises.promise import Labels, Promise
+
+_MAX_SUMMARISED = 4096  # rows: enough for quantiles, and quickly brought together from files
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -31,15 +34,18 @@ class RowSummary:
         Equally spaced from the smallest value to the largest; NaN where every value is missing.
     missing : float64 array of shape (n_features,)
         Share of rows in which the feature is missing.
+    checksum : int or None
+        What `is_of` knows all calibration rows by, see `checksum_of`. None in older files.
     """
 
     n_rows: int
     quantiles: NDArray[np.float64]
     missing: NDArray[np.float64]
+    checksum: int | None = None
 
     @classmethod
-    def of(cls, rows: NDArray[Any], n_quantiles: int = 21) -> Self:
-        """Summarise `rows` of shape (n_rows, n_features)."""
+    def of(cls, rows: NDArray[Any], n_quantiles: int = 21, *, checksum: int | None = None) -> Self:
+        """Summarise `rows` of shape (n_rows, n_features); `checksum` is that of all rows, if these are a part."""
         # In float32, so that the same rows have the same summary in whatever precision they arrive.
         values = np.asarray(rows).astype(np.float32).astype(np.float64)
         missing = np.isnan(values)
@@ -48,12 +54,30 @@ class RowSummary:
             known = values[~missing[:, feature], feature]
             # A value of the data itself, so that infinities make no NaN and categories stay categories.
             quantiles[feature] = np.quantile(known, np.linspace(0, 1, n_quantiles), method="inverted_cdf")
-        return cls(n_rows=len(values), quantiles=quantiles, missing=missing.mean(axis=0))
+        checksum = cls.checksum_of(np.asarray(rows)) if checksum is None else checksum
+        return cls(n_rows=len(values), quantiles=quantiles, missing=missing.mean(axis=0), checksum=checksum)
+
+    @staticmethod
+    def selection(n_rows: int, most: int = _MAX_SUMMARISED) -> NDArray[np.intp]:
+        """Return the places of the rows that are summarised: 4,096 or `most` at most, evenly spaced."""
+        return np.linspace(0, n_rows - 1, min(n_rows, most, _MAX_SUMMARISED)).astype(np.intp)
+
+    @classmethod
+    def checksum_of(cls, rows: NDArray[Any]) -> int:
+        """Return the CRC-32 of an even selection of rows in single precision, and of their number."""
+        with np.errstate(over="ignore"):
+            chosen = rows[cls.selection(len(rows))].astype(np.float32)
+        return zlib.crc32(chosen.tobytes(), len(rows) & 0xFFFFFFFF)
+
+    def is_of(self, rows: NDArray[Any]) -> bool:
+        """Return whether these are all the rows that were given to calibrate."""
+        return self.checksum is not None and self.checksum == self.checksum_of(rows)
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary as an object of JSON: numbers as text, because JSON has no NaN or infinity."""
         quantiles = [[float(value).hex() for value in row] for row in self.quantiles]
-        return {"n_rows": self.n_rows, "quantiles": quantiles, "missing": self.missing.tolist()}
+        known: dict[str, Any] = {"n_rows": self.n_rows, "quantiles": quantiles, "missing": self.missing.tolist()}
+        return known if self.checksum is None else known | {"checksum": self.checksum}
 
     def pack(self) -> NDArray[Any]:
         """Return the quantiles in single precision, which those of `of` have, or as they are."""
@@ -72,7 +96,10 @@ class RowSummary:
             missing = np.array(data["missing"], np.float64)
             if quantiles.ndim != 2 or missing.shape != quantiles.shape[:1]:
                 raise ValueError("quantiles and missing do not fit together")
-            return cls(n_rows=int(data["n_rows"]), quantiles=quantiles, missing=missing)
+            checksum = data.get("checksum")
+            if checksum is not None and type(checksum) is not int:
+                raise ValueError("its checksum is no whole number")
+            return cls(n_rows=int(data["n_rows"]), quantiles=quantiles, missing=missing, checksum=checksum)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise FormatError(f"its summary of calibration rows cannot be read: {error}") from error
 

@@ -500,7 +500,8 @@ class Values(Promise):
     ----------
     max_error : float
         The difference that is too large, in the unit of what is compared. For a regressor, a part of its own error is
-        a good choice: a quarter of its RMSE changes the RMSE by about 1 %.
+        a good choice: a quarter of its RMSE changes the RMSE by about 1 %. With targets (`y_cal`), rules that let it
+        grow by more on these rows are not taken, where more cautious ones do not.
     max_share : float in (0, 1), default 0.05
         The largest share of rows whose values may differ by more.
     of : {"value", "probability", "log-odds"}, default "value"

@@ -158,7 +158,7 @@ _KINDS = (Labels, LabelsPerClass, Recall, Accuracy, Values)
 _EXIT_SHARE = 0.05  # of the rate that is promised, which early exits of the cheap model may spend on rows that fit them
 _FIT_SHARE = 0.5  # of the calibration rows, where something has to be fitted and no other rows are given
 _ROUTER_TREES, _ROUTER_LEAVES = 100, 15
-_MAX_SUMMARISED, _N_TIMED = 4096, 2000
+_N_TIMED = 2000
 
 
 def cascade(
@@ -523,7 +523,7 @@ def _certify(
     if checked.warned:
         known = {"note": "The calibration rows look like rows that trained the cheap model."}
     rows = as_rows(chosen.predictor.forest, calibration.X)
-    even = np.linspace(0, len(rows) - 1, min(len(rows), _MAX_SUMMARISED)).astype(np.intp)
+    even = RowSummary.selection(len(rows))
     return Certificate(
         method="cascade",
         n_calibration_rows=len(rows),
@@ -538,7 +538,7 @@ def _certify(
             cheap_us=chosen.time_us(calibration.X),
             expensive_us=calibration.expensive_us,
         ),
-        rows=RowSummary.of(np.asarray(rows)[even]),
+        rows=RowSummary.of(np.asarray(rows)[even], checksum=RowSummary.checksum_of(np.asarray(rows))),
         **known,
     )
 

@@ -211,7 +211,6 @@ VOTE_METHODS = ("minimax", "minimean", "minimixed", "schwing")
 METHODS = ("auto", *VOTE_METHODS, "qwyc", "fan", "sentinels")
 DEFAULT_RATE, DEFAULT_CONFIDENCE = 1e-3, 0.95
 _ALWAYS_WRITTEN = ("max_disagreement", "method", "confidence")  # in the call that made a plan: a reader looks for them
-_MAX_SUMMARISED = 4096  # rows: enough for quantiles, and quickly brought together from files
 
 
 class ExitKeywords(TypedDict, total=False):
@@ -361,6 +360,8 @@ class Calibration:
         Calibration rows that may certify a promise.
     n_rows_given : int
         Calibration rows before any was left out.
+    checksum : int or None
+        By which they are known again, see `RowSummary`.
     fit_rows : array or None
         Rows that fit the rule, where they are not to be taken from `rows`.
     fit_y : array or None
@@ -383,6 +384,7 @@ class Calibration:
     forest: Forest
     rows: CheckedRows
     n_rows_given: int
+    checksum: int | None
     fit_rows: NDArray[Any] | None
     fit_y: NDArray[Any] | None = None
     promise: Promise
@@ -421,10 +423,9 @@ class Calibration:
         if isinstance(asked, Recall) and forest.n_classes == 2:
             first, second = np.asarray(forest.classes).tolist()
             if asked.label == first and (given := options.threshold) is not None and given < 0.5:
-                warn(
-                    f"threshold={given:g} is about {second!r}, the second class, and the promise about {first!r}: it "
-                    f"is answered where P({first}) > {1 - given:g}. For P({first}) >= {given:g}, pass {1 - given:g}"
-                )
+                about = f"is about {second!r}, the second class, and the promise about {first!r}: it is answered where"
+                more = f"P({first}) > {1 - given:g}. For P({first}) >= {given:g}, pass {1 - given:g}"
+                warn(f"threshold={given:g} {about} {more}")
             if asked.label == first and options.keep_scores is not None:
                 raise InputError(
                     f'keep_scores="positive" keeps the scores of rows of {second!r}, the second class, and the promise '
@@ -460,6 +461,7 @@ class Calibration:
             forest=forest,
             rows=rows,
             n_rows_given=sample.n_rows,
+            checksum=RowSummary.checksum_of(sample.gather()) if isinstance(sample, InMemory) else None,
             fit_rows=fit_rows,
             fit_y=fit_y,
             promise=asked if groups is None else asked.about_groups(),
@@ -510,10 +512,8 @@ class Calibration:
         # An even selection of rows, the same wherever they lie.
         n_rows = self.sample.n_rows
         chosen = np.zeros(n_rows, np.bool_)
-        chosen[np.linspace(0, n_rows - 1, min(n_rows, _MAX_SUMMARISED, self.sample.max_gathered)).astype(np.intp)] = (
-            True
-        )
-        return RowSummary.of(self.sample.where(chosen).gather())
+        chosen[RowSummary.selection(n_rows, self.sample.max_gathered)] = True
+        return RowSummary.of(self.sample.where(chosen).gather(), checksum=self.checksum)
 
     @property
     def second_class(self) -> Any:
@@ -535,8 +535,8 @@ class Calibration:
         if self.options.keep_scores is not None:
             note = f"{note} Rows of class {self.second_class!r} get their full score.".strip()
         if self.options.threshold is not None:
-            name = self.second_class
-            note = f"Here the model answers {name!r} where P({name}) >= {self.options.threshold:g}. {note}".strip()
+            answered = f"{self.second_class!r} where P({self.second_class}) >= {self.options.threshold:g}"
+            note = f"Here the model answers {answered}. {note}".strip()
         if n_rows > 0 and self.promise.confidence is not None and "bound" not in known:
             known["bound"] = certified_rate(n_broken, n_rows, 1.0 - self.risk)
         # Methods on scores draw no more than an order. A seed that nobody gave is written only where it would lead to

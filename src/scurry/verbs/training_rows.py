@@ -170,10 +170,11 @@ def _count_draws(forest: Forest) -> NDArray[np.float64] | None:
         return None
     weights = np.where(forest.is_leaf, forest.cover, 0.0)[:, None] * forest.value
     units = [_largest_unit(of_class[of_class > 0]) for of_class in weights.T]
+    drawn: NDArray[np.float64] = np.zeros(len(weights))
     if all(units):
-        return np.rint(weights / units).sum(axis=1)
+        drawn[:] = np.rint(weights / units).sum(axis=1)
+        return drawn
     # Weights that balance the draws of each tree differ from tree to tree.
-    drawn = np.zeros(len(weights))
     for at, past in pairwise(forest.tree_offset):
         units = [_largest_unit(of_class[of_class > 0]) for of_class in weights[at:past].T]
         if not all(units):

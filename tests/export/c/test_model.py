@@ -1,10 +1,11 @@
 import json
+import re
 import subprocess
 import warnings
 
 import numpy as np
 import pytest
-from sklearn.datasets import make_classification, make_friedman1
+from sklearn.datasets import load_digits, make_classification, make_friedman1
 from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier
 
 import scurry
@@ -270,6 +271,19 @@ def test_it_passes_until_a_label_is_changed(anyt, cancer, layout, tmp_path):
     changed = labels.replace("{ 0", "{ 2", 1) if "{ 0" in labels else labels.replace("{ 1", "{ 2", 1)
     header.write_text(f"{before} labels[8][5] = {{{changed}")
     assert count_mismatches(tmp_path) == 1
+
+
+@pytest.mark.parametrize("n_classes", [2, 10])
+def test_its_rows_have_all_classes(n_classes, tmp_path):
+    X, y = load_digits(return_X_y=True)
+    model = RandomForestClassifier(10, max_depth=8, random_state=0).fit(X, y % n_classes)
+    for made in (Predictor.full(scurry.from_model(model)), scurry.anytime(model, X, y % n_classes)):
+        to_c(made, tmp_path, X_cal=X)
+        assert count_mismatches(tmp_path) == 0
+        labels = (tmp_path / "model_selftest.h").read_text().split(" labels[")[1].split("= {")[1].split("};")[0]
+        rows = [row.split(",") for row in re.findall(r"\{([^}]*)\}", labels)]
+        assert len(rows) == max(8, n_classes)
+        assert len({row[-1].strip() for row in rows}) == n_classes
 
 
 def test_probes_lie_on_and_next_to_thresholds(anyt, cancer):

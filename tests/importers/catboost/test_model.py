@@ -5,6 +5,7 @@ import json
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import scurry
@@ -435,3 +436,18 @@ def test_verbs_run_on_symmetric_trees():
     assert predictor.run(rows).trees.mean() < forest.n_trees
     anytime = scurry.anytime(fitted(cb.CatBoostClassifier, BINARY, iterations=5), X, BINARY)
     np.testing.assert_array_equal(anytime.predict(X), scurry.from_model(anytime.forest).predict(X))
+
+
+@pytest.mark.parametrize("kind", ["text_features", "embedding_features"])
+def test_models_of_texts_and_embeddings_are_refused_by_name(tmp_path, kind):
+    rng = np.random.default_rng(0)
+    values = rng.choice(["good day", "bad night", "good night"], 200) if kind == "text_features" else None
+    table = pd.DataFrame(
+        {"x": rng.normal(size=200), "other": values if values is not None else list(rng.normal(size=(200, 3)))}
+    )
+    y = np.array([str(value).startswith("good") for value in table.other]) ^ (table.x > 1)
+    model = cb.CatBoostClassifier(iterations=5, verbose=0, allow_writing_files=False, **{kind: ["other"]}).fit(table, y)
+    model.save_model(tmp_path / "model.cbm")
+    for source in (model, tmp_path / "model.cbm"):
+        with pytest.raises(UnsupportedModelError, match="train without text_features and embedding_features"):
+            scurry.from_model(source)

@@ -21,6 +21,7 @@ from scurry.stopping.sentinels.prefix import (
     even_sentinels,
     fit_prefix,
     geometric_sentinels,
+    mix_rows,
     order_trees,
     placed_sentinels,
     worthwhile_sentinels,
@@ -162,6 +163,58 @@ def test_estimates_of_tested_rows_were_not_fitted_to_them(boosted):
     assert np.array_equal(fit.tested[:, folds == 1], other.tested)
     inside = next(fit.estimates(leaves, rows.leaves))
     assert fit.sigma[0] > np.std(rows.target - inside)
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 6))
+    y = X[:, 0] * X[:, 1] + np.sin(3 * X[:, 2]) + 0.3 * rng.normal(size=len(X))
+    forest = scurry.from_model(GradientBoostingRegressor(n_estimators=60, random_state=0).fit(X[:700], y[:700]))
+    leaves = Leaves.of(forest.tree_offset, forest.parent)
+    rows, new = (RowLeaves(leaves.encode(forest.apply(part)), forest.scores(part)[:, 0]) for part in (X[:600], X[600:]))
+    more = np.concatenate(list(mix_rows(X[:600], rows.leaves)))
+    made = RowLeaves(leaves.encode(forest.apply(more)), forest.scores(more)[:, 0])
+    return X[:600], more, leaves, forest.leaf_values()[leaves.node, 0], rows, made, new
+
+
+class TestMixedRows:
+    def test_each_value_is_that_of_one_of_two_rows_of_a_fold(self, mixed):
+        X, more = mixed[:2]
+        assert more.shape == (1800, 6)
+        for at, row in enumerate(more[:60]):
+            own = row == X[at]
+            other = np.flatnonzero((X[:, ~own] == row[~own]).all(axis=1))
+            assert own.all() or (len(other) == 1 and other[0] % 3 == at % 3)
+        assert 0.45 < (more == np.tile(X, (3, 1))).mean() < 0.55
+
+    def test_estimates_of_new_rows_miss_less(self, mixed):
+        _, _, leaves, values, rows, made, new = mixed
+        sentinels = np.array([6, 15, 30])
+        few, many = (fit_prefix(leaves, values, rows, mixed=more, sentinels=sentinels) for more in (None, made))
+        missed = [[np.std(new.target - ours) for ours in fit.estimates(leaves, new.leaves)] for fit in (few, many)]
+        assert np.mean(np.divide(missed[1], missed[0])) < 0.97
+
+    def test_estimates_of_tested_rows_were_fitted_to_nothing_of_them(self, mixed):
+        _, _, leaves, values, rows, made, _ = mixed
+        sentinels, order = np.array([6]), np.arange(60)
+        fit = fit_prefix(leaves, values, rows, mixed=made, sentinels=sentinels, order=order)
+        out, made_out = np.arange(600) % 3 == 1, np.arange(1800) % 600 % 3 == 1
+        other = fit_prefix(
+            leaves,
+            values,
+            part(rows, ~out),
+            part(rows, out),
+            mixed=part(made, ~made_out),
+            sentinels=sentinels,
+            order=order,
+        )
+        assert np.array_equal(fit.tested[:, out], other.tested)
+
+    def test_many_rows_are_not_mixed(self, monkeypatch):
+        monkeypatch.setattr(module, "_MOST_ROWS", 25)
+        counts = [len(list(mix_rows(np.zeros((n, 2)), np.zeros((3, n), np.uint8)))) for n in (1, 2, 8, 10, 13, 40)]
+        assert counts == [3, 3, 2, 1, 0, 0]
 
 
 def test_the_same_rows_give_the_same_fit(boosted):

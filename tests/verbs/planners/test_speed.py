@@ -43,10 +43,10 @@ def test_fewer_trees_take_less_time_and_rows_that_stop_nowhere_most(boosted, row
         times = [expected_time(boosted, plan, np.full(10, trees)) for trees in (5, 20, 60)]
         assert times == sorted(times)
         assert times[0] < 1 < times[-1]
-    # These are evaluated again at sentinels, but not in an early exit.
+    # Part of what these need is evaluated again at sentinels, but not in an early exit.
     half = np.array([20, 60])
     apart = [expected_time(boosted, sentinels, np.array([a, b])) for a, b in ((0, 80), (1, 79))]
-    assert apart[0] > 1.3 * apart[1]
+    assert apart[0] > 1.1 * apart[1]
     assert expected_time(boosted, exits, half) == pytest.approx(expected_time(boosted, exits, np.full(2, 40)))
 
 

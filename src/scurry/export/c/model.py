@@ -41,7 +41,7 @@ from scurry.predictor import Predictor, read_forest
 from scurry.promises import SizeMeasurement
 from scurry.version import read_version
 
-_N_ROWS = 8
+_N_ROWS, _MAX_ROWS, _N_DRAWN = 8, 16, 256  # of a self-test: by default, with many classes, and to choose from
 _N_POSITIONS = 5
 _SPECIAL_SHARE, _THRESHOLD_SHARE = 0.05, 0.7
 _SPECIAL = np.array(
@@ -99,7 +99,13 @@ def make_selftest(lowered: Lowered, forest: Forest, name: str, rows: NDArray[Any
     """Return the text of ``NAME_selftest.h``."""
     # Without NaN and infinities, which C has no constants for.
     columns = lowered.columns
-    chosen = make_probes(forest, _N_ROWS, rows=rows, special=False, integers=columns.is_integer)
+    drawn = make_probes(forest, _N_DRAWN, rows=rows, special=False, integers=columns.is_integer)
+    if lowered.is_anytime:
+        labels = [lowered.values.labels(sums) for sums, _ in walk_steps(lowered, drawn)]
+    else:
+        labels = [run_trees(lowered, drawn).codes]
+    places = _one_of_each(labels[-1])[: max(_N_ROWS, min(forest.n_classes, _MAX_ROWS))]
+    chosen, labels = drawn[places], [one[places] for one in labels]
     tables, words = Tables(), {"name": name, "x": "rows[row]" if columns.is_integer else "x"}
     words["answer"] = name_answer(forest)
     tables.add_array("rows", columns.to_raw(chosen), columns.raw_type)
@@ -108,12 +114,11 @@ def make_selftest(lowered: Lowered, forest: Forest, name: str, rows: NDArray[Any
         lengths = [last - first for _, first, last in lowered.runs]
         n_steps = np.cumsum([0, *lengths]) if lowered.layout.if_else else np.arange(len(lowered.order) + 1)
         positions = np.unique(np.linspace(0, len(n_steps) - 1, _N_POSITIONS).astype(np.int64))
-        labels = [lowered.values.labels(sums) for sums, _ in walk_steps(lowered, chosen)]
         tables.add_array("positions", positions)
         tables.add_array("labels", np.stack([labels[n] for n in n_steps[positions]], axis=1))
         check = _CHECK_STEPS.format(n_positions=len(positions), **words)
     else:
-        tables.add_array("labels", run_trees(lowered, chosen).codes[:, None])
+        tables.add_array("labels", labels[0][:, None])
         check = _CHECK_RUN.format(**words)
     return _FRAME.substitute(
         name=name,
@@ -124,6 +129,15 @@ def make_selftest(lowered: Lowered, forest: Forest, name: str, rows: NDArray[Any
         quantize="" if columns.is_integer else _QUANTIZE.format(name=name, NAME=name.upper()),
         check=check,
     )
+
+
+def _one_of_each(labels: NDArray[Any]) -> NDArray[np.intp]:
+    """Return places of labels: the first of each, then the second of each, and so on."""
+    by_label = np.argsort(labels, kind="stable")
+    _, starts, counts = np.unique(labels[by_label], return_index=True, return_counts=True)
+    earlier = np.empty(len(labels), np.intp)  # of the same label
+    earlier[by_label] = np.arange(len(labels)) - np.repeat(starts, counts)
+    return np.argsort(earlier, kind="stable")
 
 
 def make_probes(

@@ -121,7 +121,10 @@ class Values:
             raise FormatError(f"inner_value has shape {self._inner_value.shape}, expected {(n_inner, table.shape[1])}")
         limit = _LARGEST if self._inner == "means" else np.inf
         for numbers in (table, self._inner_value):
-            if numbers is not None and not float(np.abs(numbers).max(initial=0)) < limit:
+            if numbers is None:
+                continue
+            least, most = float(numbers.min(initial=0)), float(numbers.max(initial=0))
+            if not (-limit < least and most < limit):  # false for NaN too
                 raise FormatError("value must be finite on every node, inner nodes included")
 
     @property
@@ -520,10 +523,9 @@ def _unpack_column(take: Take, name: str, n: int, dtype: np.dtype[Any]) -> NDArr
         raise FormatError(f"{name} has {len(column)} entries, not those of {n} nodes")
     if not is_bits:
         return column
-    bits = np.unpackbits(column, bitorder="little")
-    if bits[n:].any():
+    if n % 8 and column[-1] >> n % 8:
         raise FormatError(f"{name} has bits after its last one")
-    return bits[:n].astype(np.bool_)
+    return np.unpackbits(column, count=n, bitorder="little").view(np.bool_)
 
 
 def _freeze(array: NDArray[Any]) -> NDArray[Any]:

@@ -95,7 +95,7 @@ def import_model(model: Any, categories: Mapping[str, ArrayLike] | None = None, 
     >>> bool((forest.predict(X) == model.predict(X)[:, 0]).all())
     True
     """
-    from catboost import CatBoost
+    from catboost import CatBoost, CatBoostError
 
     name = type(model).__name__
     if not isinstance(model, CatBoost):
@@ -107,7 +107,11 @@ def import_model(model: Any, categories: Mapping[str, ArrayLike] | None = None, 
         raise InputError(f"this {name} is not fitted; call fit first")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.json")
-        model.save_model(path, format="json")
+        try:
+            model.save_model(path, format="json")
+        except CatBoostError:  # texts and embeddings: the other format holds them, and its reader says what is wrong
+            model.save_model(path, format="cbm")
+            return import_file(path, categories, output)
         with open(path, "rb") as stream:
             return _import_text(stream.read(), categories, output)
 

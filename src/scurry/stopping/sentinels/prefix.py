@@ -10,6 +10,9 @@ a poor guess of the full score. Two steps mend that, neither of which needs labe
 
 Each step alone gains little; measured, the two together halve the error of the estimates.
 
+As the full score of any row can be computed, a fit need not stay with the rows that it was given. `mix_rows` makes more
+of them: each takes its values from two rows that are alike. Measured, estimates miss up to a fifth less with them.
+
 `Leaves` are the leaves of all trees as arrays, `RowLeaves` those that rows reach.
 """
 
@@ -135,6 +138,8 @@ _N_SWEEPS, _RATE = 12, 0.15
 _RIDGE = 2.0  # rows that every leaf has besides its own, with a residual of 0
 _SMOOTHING = 8.0  # rows by which the spread of a node is drawn towards its parent's
 _N_FOLDS = 3
+_TIMES_MIXED, _MOST_ROWS = 3, 100_000  # mixed for each row that is given; with those given
+_MIXED_WEIGHT = 0.5  # of a row that was mixed: it is less like the rows to come
 _FEW_STOPS = 0.01
 _MORE_TREES = 0.05  # that fewer sentinels may cost
 _LANE_COST = 0.09  # of adding a leaf to one sum more, in trees
@@ -339,12 +344,43 @@ def order_trees(
     return order
 
 
+def mix_rows(rows: NDArray[Any], reached: NDArray[np.unsignedinteger]) -> Iterator[NDArray[Any]]:
+    """Yield rows that were made of pairs of rows, as many as there are and in their order, a few times.
+
+    The two of a pair reach the same leaf of a tree where possible, and each value is that of one or the other. They lie
+    in the same fold of `fit_prefix`, so that nothing of a row is known where its estimate is tested.
+
+    Parameters
+    ----------
+    rows : array of shape (n_rows, n_features)
+    reached : uint8 or uint16 array of shape (n_trees, n_rows)
+        The leaves that they reach.
+
+    Examples
+    --------
+    >>> rows = np.array([[1, 10], [0, 0], [0, 0], [2, 20], [0, 0], [0, 0]])
+    >>> mixed = next(mix_rows(rows, np.zeros((1, 6), np.uint8)))
+    >>> set(mixed[0]) <= {1, 10, 2, 20}, mixed[1].tolist()
+    (True, [0, 0])
+    """
+    n_trees, n_rows = reached.shape
+    rng = np.random.default_rng(0)
+    for _ in range(min(_TIMES_MIXED, _MOST_ROWS // max(n_rows, 1) - 1)):
+        leaf, other = reached[rng.integers(n_trees)], np.arange(n_rows)
+        for fold in range(_N_FOLDS):
+            shuffled = rng.permutation(np.arange(fold, n_rows, _N_FOLDS))
+            alike = shuffled[np.argsort(leaf[shuffled], kind="stable")]
+            other[alike] = np.roll(alike, 1)
+        yield np.where(rng.random(rows.shape) < 0.5, rows, rows[other])
+
+
 def fit_prefix(
     leaves: Leaves,
     values: FloatArray,
     refit: RowLeaves,
     spread: RowLeaves | None = None,
     *,
+    mixed: RowLeaves | None = None,
     sentinels: NDArray[np.int64],
     weight: FloatArray | None = None,
     order: NDArray[np.int64] | None = None,
@@ -363,9 +399,12 @@ def fit_prefix(
     spread : RowLeaves, optional
         Other rows, which find slopes, intercepts, `sigma` and spreads. By default each third of `refit` finds what is
         missed by corrections that the other two were fitted to, and the corrections returned are fitted to all.
+    mixed : RowLeaves, optional
+        More rows that find the order and the corrections, and nothing else: `refit` a few times, as `mix_rows` makes
+        them. Each counts half.
     sentinels : int64 array of shape (n_sentinels,)
-    weight : float64 array of shape (n_rows,), optional
-        How much each row of `refit` counts; 1 by default.
+    weight : float64 array of shape (n_rows + n_mixed,), optional
+        How much each row of `refit`, and then of `mixed`, counts; 1 by default.
     order : int64 array of shape (n_trees,), optional
         By default that of `order_trees`.
     n_sweeps : int
@@ -379,9 +418,12 @@ def fit_prefix(
     """
     if len(refit.target) == 0 or (spread is not None and len(spread.target) == 0):
         raise InputError("estimates are fitted to rows, and there are none")
-    ones = np.ones(len(refit.target)) if weight is None else np.ascontiguousarray(weight, np.float64)
-    folds = np.arange(len(refit.target)) % _N_FOLDS
-    n_folds = 0 if spread is not None or len(refit.target) < _N_FOLDS else _N_FOLDS
+    n_rows = len(refit.target)
+    fitting = refit if mixed is None else _join(refit, mixed)
+    counts = np.ones(len(fitting.target)) if weight is None else np.array(weight, np.float64)
+    counts[n_rows:] *= _MIXED_WEIGHT
+    folds = np.arange(len(fitting.target)) % n_rows % _N_FOLDS
+    n_folds = 0 if spread is not None or n_rows < _N_FOLDS else _N_FOLDS
     n_total = leaves.n_trees + (1 + n_folds) * len(sentinels)
     n_done = leaves.n_trees
 
@@ -396,17 +438,17 @@ def fit_prefix(
             progress(n_done, n_total)
 
     if order is None:
-        order = order_trees(leaves, refit, ones, progress=report)
+        order = order_trees(leaves, fitting, counts, progress=report)
 
     def correct(rows: RowLeaves, rows_weight: FloatArray, tested: RowLeaves) -> _Corrected:
         return _correct(leaves, values, order, sentinels, rows, rows_weight, tested, n_sweeps, report_refit)
 
     tested = refit if spread is None else spread
-    final = correct(refit, ones, tested)
+    final = correct(fitting, counts, tested)
     estimates = final.estimates
     for fold in range(n_folds):
-        out = folds == fold
-        estimates[:, out] = correct(_where(refit, ~out), ones[~out], _where(refit, out)).estimates
+        others, out = folds != fold, folds[:n_rows] == fold
+        estimates[:, out] = correct(_where(fitting, others), counts[others], _where(refit, out)).estimates
     missed = np.square(tested.target - estimates)
     sigma = np.sqrt(missed.mean(axis=1))
     scaled = np.divide(missed, sigma[:, None] ** 2, out=np.zeros_like(missed), where=sigma[:, None] > 0)
@@ -472,6 +514,11 @@ def _correct(
 def _where(rows: RowLeaves, chosen: NDArray[np.bool_]) -> RowLeaves:
     leaves: NDArray[Any] = np.ascontiguousarray(rows.leaves[:, chosen])
     return RowLeaves(leaves, rows.target[chosen])
+
+
+def _join(rows: RowLeaves, others: RowLeaves) -> RowLeaves:
+    leaves: NDArray[Any] = np.concatenate([rows.leaves, others.leaves], axis=1)
+    return RowLeaves(leaves, np.concatenate([rows.target, others.target]))
 
 
 def leaf_spread(leaves: Leaves, reached: NDArray[np.unsignedinteger], misses: FloatArray) -> FloatArray:

@@ -8,6 +8,7 @@ cautious rules first, as they run, and stop at the first that cannot be certifie
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,13 +23,14 @@ from scurry.runners.runner import Run
 from scurry.runners.sentinels import rank_plan
 from scurry.stopping.guarantee import InMemory, certified_rate, rate_p_value, rows_needed
 from scurry.stopping.sentinels.lanes import SentinelFit, near_decision, prefix_lanes
-from scurry.stopping.sentinels.prefix import RowLeaves, even_sentinels, fit_prefix, worthwhile_sentinels
+from scurry.stopping.sentinels.prefix import even_sentinels, worthwhile_sentinels
 from scurry.verbs.options import Calibration, ExitOptions
 from scurry.verbs.planners.by_scores import can_refit
-from scurry.verbs.planners.sentinel_scores import full_scores, leaves_of, score_values
+from scurry.verbs.planners.sentinel_scores import fit_scores, full_scores
 from scurry.verbs.planners.speed import explain_speed, test_cost
 
-CAUTIONS = np.geomspace(8.0, 0.25, 121)
+# The first ones are for models whose few worst estimates are far worse than the others.
+CAUTIONS = np.concatenate([np.geomspace(64.0, 8.0, 12, endpoint=False), np.geomspace(8.0, 0.25, 121)])
 _EVERY = 8  # of the cautions, that show where documents leave
 _N_DIVIDING = 32
 FloatArray = NDArray[np.float64]
@@ -212,16 +214,13 @@ def _fit(calibration: Calibration, promise: TopK, fitting: Queries) -> tuple[Sen
             "like those to be predicted",
             argument="X_cal",
         )
-    leaves, tested = leaves_of(forest), None
-    if calibration.fit_rows is not None:
-        tested = RowLeaves(leaves.encode(forest.apply(fitting.rows)), fitting.full)
-    prefix = fit_prefix(
-        leaves,
-        score_values(forest)[leaves.node],
-        RowLeaves(leaves.encode(forest.apply(rows)), full),
-        tested,
+    leaves, prefix = fit_scores(
+        forest,
+        rows,
+        full,
         sentinels=even_sentinels(forest.n_trees),
-        weight=_near_the_last(fitting, promise.k, full),
+        weigh=partial(_near_the_last, fitting, promise.k),
+        tested=None if calibration.fit_rows is None else (fitting.rows, fitting.full),
     )
     good = find_places(fitting.full, fitting.query) < 2 * promise.k
     query = np.unique(fitting.query[good], return_inverse=True)[1]

@@ -25,15 +25,18 @@ from scurry.promises import ValueMeasurement, Values
 from scurry.runners.sentinels import sentinel_plan
 from scurry.stopping.guarantee import InMemory, Sums, certified_rate, certify_rates, rows_needed
 from scurry.stopping.sentinels.lanes import CAUTIONS, SentinelFit, ValueFamily, mean_family, prefix_family
-from scurry.stopping.sentinels.prefix import RowLeaves, even_sentinels, fit_prefix, placed_sentinels
+from scurry.stopping.sentinels.prefix import even_sentinels, placed_sentinels
 from scurry.verbs.options import Calibration, ExitOptions
 from scurry.verbs.planners.by_scores import can_refit, split_to_fit
-from scurry.verbs.planners.sentinel_scores import full_scores, leaves_of, link_of, score_values
+from scurry.verbs.planners.sentinel_scores import fit_scores, full_scores, link_of, score_values
 
 FloatArray = NDArray[np.float64]
 # In a fit, the weight of rows whose probability is 0 or 1; those at one half weigh 1 more. Errors of clear rows hardly
 # move their probabilities, but they do move their ranks, so that the larger weight is taken where both cost the same.
 _CLEAR_WEIGHTS, _SAME = (0.15, 0.05), 1.01
+# By how much an RMSE may grow, as a share, if the error that is allowed is as large; in proportion to the square of
+# this error. Where it is a quarter of the RMSE, that is 1 %.
+_RMSE_GROWTH = 0.16
 
 
 def plan_by_values(calibration: Calibration) -> Plan:
@@ -70,6 +73,7 @@ def plan_by_values(calibration: Calibration) -> Plan:
         # No rows certify anything, and the boldest rule that keeps the limit on the rows themselves is taken.
         kept = np.flatnonzero(counts[:, -1] <= promise.max_share * n_rows)
         best = int(kept[-1]) if len(kept) else 0
+    best = _spare_rmse(calibration, promise, family, best)
     rule = family.member(float(CAUTIONS[best]))
     errors = held_out.each(partial(_errors, forest, promise, rule))
     measured = ValueMeasurement(
@@ -177,16 +181,18 @@ def _prefix_family(
     clear_weight: float,
     sentinels: NDArray[np.int64] | None = None,
 ) -> ValueFamily:
-    leaves, weight, link = leaves_of(forest), None, _link(forest, promise)
-    if promise.of == "probability" and link is not None:
-        p = link(full)
-        weight = clear_weight + np.square(4 * p * (1 - p))
-    fit = fit_prefix(
-        leaves,
-        score_values(forest)[leaves.node],
-        RowLeaves(leaves.encode(forest.apply(rows)), full),
+    link = _link(forest, promise)
+
+    def weigh(scores: FloatArray) -> FloatArray:
+        p = link_of(forest, scores)
+        return clear_weight + np.square(4 * p * (1 - p))
+
+    leaves, fit = fit_scores(
+        forest,
+        rows,
+        full,
         sentinels=even_sentinels(forest.n_trees) if sentinels is None else sentinels,
-        weight=weight,
+        weigh=weigh if promise.of == "probability" and link is not None else None,
         order=order,
     )
     # Log-odds are the scores themselves but for a factor.
@@ -217,6 +223,30 @@ def _errors(forest: Forest, promise: Values, rule: SentinelFit, rows: NDArray[An
     """Return how far the answer of each row is from the model's."""
     full, estimates = full_scores(forest, rows), rule.stop(forest.apply(rows)).estimate
     return _differences(forest, promise, np.where(np.isnan(estimates), full, estimates), full)
+
+
+def _spare_rmse(calibration: Calibration, promise: Values, family: ValueFamily, last: int) -> int:
+    """Return the boldest rule up to `last` with which the RMSE grows little; `last` if none is, or no target is known.
+
+    What an estimate misses is partly what the model knows of the targets, so that the RMSE grows by more than errors of
+    this size would add by chance, and by how much only targets tell. All rules up to `last` hold with the confidence of
+    the promise at once, so that any of them may be taken.
+    """
+
+    def is_good(at: int) -> bool:
+        quality = _quality(calibration, family.member(float(CAUTIONS[at])))
+        full, fast = quality["full_rmse"], quality["fast_rmse"]
+        return bool((fast - full) * full <= _RMSE_GROWTH * promise.max_error**2)
+
+    if calibration.forest.is_classifier or calibration.rows.y is None or not isinstance(calibration.sample, InMemory):
+        return last
+    if is_good(last) or not is_good(0):
+        return last
+    good, bad = 0, last
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if is_good(middle) else (good, middle)
+    return good
 
 
 def _quality(calibration: Calibration, rule: SentinelFit) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 from scurry.forest import Forest, leaf_scores
 from scurry.plan.whole_rows import decision_score
 from scurry.stopping.sentinels.lanes import DecisionFit, decision_fit, increments, near_decision
-from scurry.stopping.sentinels.prefix import Leaves, RowLeaves, fit_prefix, geometric_sentinels
+from scurry.stopping.sentinels.prefix import Leaves, PrefixFit, RowLeaves, fit_prefix, geometric_sentinels, mix_rows
 
 FloatArray = NDArray[np.float64]
 
@@ -49,6 +51,53 @@ def link_of(forest: Forest, scores: FloatArray) -> FloatArray:
     return forest.link_scores(scores[:, None])[:, 0]
 
 
+def fit_scores(
+    forest: Forest,
+    rows: NDArray[Any],
+    full: FloatArray,
+    *,
+    sentinels: NDArray[np.int64],
+    weigh: Callable[[FloatArray], FloatArray] | None = None,
+    order: NDArray[np.int64] | None = None,
+    tested: tuple[NDArray[Any], FloatArray] | None = None,
+) -> tuple[Leaves, PrefixFit]:
+    """Fit estimates of full scores to rows, and to rows mixed from them; return them with the leaves of the forest.
+
+    Parameters
+    ----------
+    forest : Forest
+    rows : array of shape (n_rows, n_features)
+    full : float64 array of shape (n_rows,)
+        Their full scores.
+    sentinels : int64 array of shape (n_sentinels,)
+    weigh : callable, optional
+        Says how much rows with these full scores count; all the same by default.
+    order : int64 array of shape (n_trees,), optional
+        Of the trees; by default one is found.
+    tested : rows and full scores, optional
+        Other rows, which tell how far estimates are off; by default that is found in folds of `rows`.
+    """
+    leaves = leaves_of(forest)
+    refit = RowLeaves(leaves.encode(forest.apply(rows)), full)
+    mixed = [
+        RowLeaves(leaves.encode(forest.apply(more)), full_scores(forest, more)) for more in mix_rows(rows, refit.leaves)
+    ]
+    known = [one for one in mixed if np.isfinite(one.target).all()]  # where rows are, their mixtures may not be
+    joined = RowLeaves(*map(np.hstack, zip(*known, strict=True))) if known else None
+    weight = None if weigh is None else weigh(np.concatenate([full, *(one.target for one in known)]))
+    fit = fit_prefix(
+        leaves,
+        score_values(forest)[leaves.node],
+        refit,
+        None if tested is None else RowLeaves(leaves.encode(forest.apply(tested[0])), tested[1]),
+        mixed=joined,
+        sentinels=sentinels,
+        weight=weight,
+        order=order,
+    )
+    return leaves, fit
+
+
 def fit_labels(forest: Forest, rows: NDArray[Any]) -> tuple[DecisionFit, FloatArray]:
     """Fit an order and estimates near the decision; return them, and increments of these rows that none was fitted to.
 
@@ -57,17 +106,16 @@ def fit_labels(forest: Forest, rows: NDArray[Any]) -> tuple[DecisionFit, FloatAr
     DecisionFit
     float64 array of shape (n_rows, n_sentinels + 1)
     """
-    leaves, full, threshold = leaves_of(forest), full_scores(forest, rows), decision_score(forest)
-    nodes = forest.apply(rows)
-    fit = fit_prefix(
-        leaves,
-        score_values(forest)[leaves.node],
-        RowLeaves(leaves.encode(nodes), full),
+    full, threshold = full_scores(forest, rows), decision_score(forest)
+    leaves, fit = fit_scores(
+        forest,
+        rows,
+        full,
         sentinels=geometric_sentinels(forest.n_trees),
-        weight=near_decision(full, threshold),
+        weigh=partial(near_decision, threshold=threshold),
     )
     found = decision_fit(leaves, fit, threshold)
-    return found, increments(found.margins(found.read_tested(fit.tested, nodes)), full >= threshold)
+    return found, increments(found.margins(found.read_tested(fit.tested, forest.apply(rows))), full >= threshold)
 
 
 def count_increments(forest: Forest, fit: DecisionFit, rows: NDArray[Any]) -> FloatArray:

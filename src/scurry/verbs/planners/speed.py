@@ -38,7 +38,7 @@ class _Work:
     ----------
     per_row, per_tree : float
     again : float
-        For each tree of rows that stop nowhere, whose own sums are found in the end.
+        For each tree of rows that stop nowhere, whose own sums are found in the end. Most of their leaves may be known.
     per_test : float
         For each sentinel at which the documents of a query are compared.
     """
@@ -55,7 +55,7 @@ _WORK = {
     # Bins are looked up row by row after every tree.
     "bins": {"sliced": _Work(26, 26), "walked": _Work(4, 3.5), "symmetric": _Work(37, 120)},
     "sentinels": {
-        "sliced": _Work(28, 1.05, again=1, per_test=12),
+        "sliced": _Work(28, 1.05, again=0.3, per_test=12),
         "walked": _Work(5, 1.3, per_test=2),
         "symmetric": _Work(250, 10, again=16, per_test=60),
     },
