@@ -281,7 +281,7 @@ Digests = NDArray[np.uint64]
 
 _SURE = 3.0  # standard deviations: about one false alarm in a thousand calibrations
 _RARE = 1e-6  # chance of a false alarm at one number of copies
-_FAR_FEWER = 0.1  # rows without a copy, as a part of those in other classes
+_FAR_FEWER = 0.25  # rows without a copy, as a part of those in other classes
 _RARELY = 1e-5  # chance of a rise of one kind; a false alarm needs another class without copies too
 _OFTEN_SINGLE = 0.2  # rows without a copy in other classes: of fewer, all classes may have few different rows
 _MIN_DISTINCT = 20  # rows of a class: of fewer, chance explains what it looks like
@@ -538,11 +538,15 @@ def number_copies(digests: Digests, divisions: Iterable[NDArray[Any]] = ()) -> N
 
 
 def _rises(times: NDArray[np.intp]) -> bool:
-    """Return whether for some j so few of the rows that occur 1 to m j times occur 1 to j times that chance is out."""
-    until = np.cumsum(np.append(times, np.zeros(4 * len(times), np.intp))) - times[0]
+    """Return whether f_k rises beyond chance: too few of the rows that occur 1 to m j times occur 1 to j times.
+
+    The same is tested without the rows that occur once: those that a model takes for the class may be among copies.
+    """
+    until = np.cumsum(np.append(times, np.zeros(4 * len(times) + 1, np.intp)))
     # If f_k does not rise, at least one in m of them does.
     return any(
-        binom.cdf(until[j], until[m * j], 1 / m) < _RARELY
+        binom.cdf(until[at + j] - until[at], until[at + m * j] - until[at], 1 / m) < _RARELY
+        for at in (0, 1)
         for j in 2 ** np.arange(len(times).bit_length())
         for m in (2, 3, 4)
     )
