@@ -29,6 +29,7 @@ from scurry.promises import (
     Values,
 )
 from scurry.promises.kinds import find_places
+from scurry.stopping.guarantee import split_risk
 from scurry.stopping.losses import paired_p_value
 
 
@@ -76,8 +77,19 @@ class TestLabelsPerClass:
         )
         assert "new groups" in promise.about_groups().describe()
         assert promise.max_rate == 0.5
-        n_rows = promise.rows_needed()
-        assert 0.998**n_rows <= 0.1 < 0.998 ** (n_rows - 1)
+
+    @pytest.mark.parametrize("n_classes", [1, 2, 5])
+    def test_rows_needed_are_those_that_the_test_needs(self, n_classes):
+        """Of a rare class, with rows of the others in plenty."""
+        n_rows = LabelsPerClass(dict.fromkeys(range(n_classes), 0.02)).rows_needed()
+
+        def is_enough(n_rare):
+            counts = [n_rare] + [10**12] * (n_classes - 1)
+            return 0.98**n_rare <= split_risk(counts, [0.02] * n_classes, 0.05)[0]
+
+        assert is_enough(n_rows)
+        assert not is_enough(n_rows - 1)
+        assert n_rows == {1: 149, 2: 153, 5: 156}[n_classes]
 
     def test_damaged_files(self):
         with pytest.raises(FormatError, match="cannot be read"):
@@ -92,7 +104,7 @@ class TestRecall:
         assert promise.max_rate is None
         assert Promise.from_json(json.loads(json.dumps(promise.to_json()))) == promise
         assert promise.about_groups().holds == "groups"
-        assert promise.rows_needed() == Labels(0.002, confidence=0.9).rows_needed()
+        assert promise.rows_needed() == LabelsPerClass({0: 0.002, 1: 0.01}, confidence=0.9).rows_needed()
 
     @pytest.mark.parametrize(
         ("arguments", "wrong"),
@@ -181,7 +193,7 @@ def test_old_names_of_fields_are_read():
 def test_recall_of_a_class_lets_few_other_labels_change():
     assert Recall("yes", 0.01).others_rate == 0.001
     assert Recall("yes", 0.01, 0.02).others_rate == 0.02
-    assert Recall("yes", 0.01).rows_needed() == 299 < Recall("yes", 0.01, 0.001).rows_needed()
+    assert Recall("yes", 0.01).rows_needed() == 308 < Recall("yes", 0.01, 0.001).rows_needed()
 
 
 def test_it_is_compared_by_value_and_stored():

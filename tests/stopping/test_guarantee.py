@@ -26,6 +26,7 @@ from scurry.stopping.guarantee import (
     find_shared,
     hash_rows,
     last_certified,
+    number_copies,
     random_part,
     split_rows,
 )
@@ -313,6 +314,35 @@ class TestCopies:
             for n_rows in (500, 3000, 30_000):
                 chances = rng.dirichlet(np.full(1000, concentration))
                 assert not are_copied(rng.choice(kinds, n_rows, p=chances))
+
+
+class TestNumberCopies:
+    def test_a_class_that_was_drawn_again_counts_each_row_once(self):
+        rng = np.random.default_rng(20)
+        kinds, rare = hash_rows(rows_of(9000, 21)), hash_rows(rows_of(300, 22))
+        usual = rng.choice(kinds, 3000, p=rng.dirichlet(np.full(9000, 0.3)))  # repeats that stay as they are
+        drawn = rng.choice(rare, 3000)
+        classes = np.repeat(["usual", "rare"], 3000)
+        numbers = number_copies(np.concatenate([usual, drawn]), [np.zeros(6000), classes])
+        assert len(np.unique(numbers[:3000])) == 3000
+        np.testing.assert_array_equal(np.unique(numbers[3000:]), np.arange(len(np.unique(drawn))))
+
+    @pytest.mark.parametrize("concentration", [0.1, 1.0, 100.0])
+    @pytest.mark.parametrize("share", [0.03, 0.3])
+    def test_data_that_repeat_are_no_copies(self, concentration, share):
+        """Whatever the kinds, each belongs to one class, or to both by chance."""
+        rng = np.random.default_rng(23)
+        kinds = hash_rows(rows_of(1000, 24))
+        for n_rows in (500, 5000, 30_000):
+            drawn = rng.choice(1000, n_rows, p=rng.dirichlet(np.full(1000, concentration)))
+            by_kind, by_chance = drawn < 1000 * share, rng.random(n_rows) < share
+            assert number_copies(kinds[drawn], [by_kind, by_chance]) is None
+
+    def test_a_class_of_few_kinds_is_no_copy(self):
+        """One class repeats, as rows of a sensor that is off do; rare values outnumber common ones."""
+        rng = np.random.default_rng(25)
+        off = hash_rows(np.floor(rng.exponential(40, (4000, 1))))
+        assert number_copies(np.concatenate([off, hash_rows(rows_of(4000, 26))]), [np.repeat([0, 1], 4000)]) is None
 
 
 class TestSplit:

@@ -14,7 +14,7 @@ from sklearn.ensemble import (
 )
 
 import scurry
-from scurry.errors import InfeasibleError, InputError
+from scurry.errors import InfeasibleError, InputError, ScurryWarning
 from scurry.stopping.guarantee import hash_rows
 from scurry.verbs.options import with_threshold
 from support.calibration_rows import two_classes
@@ -77,6 +77,15 @@ def test_scores_are_kept_for_the_promised_class(forest):
     message = r'keep_scores="positive" keeps the scores of rows of 1, the second class, and the promise is about 0'
     with pytest.raises(InputError, match=message):
         scurry.early_exit(forest, X, y, promise=scurry.promises.Recall(0, 0.2), keep_scores="positive")
+
+
+def test_a_low_threshold_is_about_the_second_class(forest):
+    X, y = two_classes(4000, 14)
+    promise = scurry.promises.Recall(0, 0.2)
+    with pytest.warns(ScurryWarning, match=r"about 1, the second class.*P\(0\) >= 0.3, pass 0.7"):
+        scurry.early_exit(forest, X, y, promise=promise, threshold=0.3)
+    fast = scurry.early_exit(forest, X, y, promise=promise, threshold=0.7)
+    assert "Here the model answers 1 where P(1) >= 0.7." in fast.certificate.statement()
 
 
 def test_numbers_of_any_type(forest):
@@ -255,7 +264,7 @@ class TestCopies:
     @pytest.mark.parametrize("method", ["auto", "qwyc", "minimean"])
     def test_a_copy_proves_nothing(self, forest, method):
         X, _ = two_classes(900, 55)
-        with pytest.warns(UserWarning, match=r"4,500 rows, 900 of them different.*groups="):
+        with pytest.warns(UserWarning, match=r"4,500 rows, 900 without copies.*groups="):
             fast = scurry.early_exit(forest, np.repeat(X, 5, axis=0), method=method, **ASKED)
         certificate = fast.certificate
         assert certificate.unit == "distinct row"
@@ -274,6 +283,52 @@ class TestCopies:
             with pytest.warns(UserWarning, match="copies"):
                 found.append(scurry.early_exit(forest, np.repeat(X, n_copies, axis=0), method="qwyc", **ASKED))
         assert found[0].certificate.n_rows == found[1].certificate.n_rows == 1000
+
+
+def oversample(y, n_drawn, n_distinct, seed):
+    """Return indices of all rows of class 0, and of `n_drawn` rows drawn from a few of class 1."""
+    of_rare = np.flatnonzero(y == 1)[:n_distinct]
+    return np.concatenate([np.flatnonzero(y == 0), np.random.default_rng(seed).choice(of_rare, n_drawn)])
+
+
+class TestOversampledClass:
+    """Rows of one class drawn with replacement: each occurs as often as chance has it."""
+
+    def test_its_rows_count_once(self, forest):
+        X, y = two_classes(6000, 58)
+        chosen = oversample(y, 2500, 150, 0)
+        promise = scurry.promises.Recall(1, 0.02)
+        with (
+            pytest.warns(UserWarning, match="rows of X_cal are copies of others"),
+            pytest.raises(InfeasibleError, match="distinct rows of this kind"),
+        ):
+            scurry.early_exit(forest, X[chosen], y[chosen], promise=promise)
+        assert scurry.early_exit(forest, X, y, promise=promise).promise.label == 1
+
+    def test_it_is_noticed_by_the_labels_of_the_model_alone(self, forest):
+        X, _ = two_classes(6000, 59)
+        chosen = oversample(forest.predict(X), 2500, 150, 1)
+        with pytest.warns(UserWarning, match="copies"), pytest.raises(InfeasibleError):
+            scurry.early_exit(forest, X[chosen], promise=scurry.promises.LabelsPerClass({0: 0.02, 1: 0.02}))
+
+    def test_so_are_subgroups(self, forest):
+        X, _ = two_classes(6000, 60)
+        place = np.repeat([0, 1], 3000)
+        chosen = oversample(place, 2500, 100, 2)
+        with pytest.warns(UserWarning, match="copies"), pytest.raises(InfeasibleError):
+            scurry.early_exit(forest, X[chosen], by=place[chosen], promise=scurry.promises.Labels(0.02))
+
+    def test_an_estimator_keeps_copies_together(self):
+        X, y = two_classes(4000, 62)
+        chosen = oversample(y, 1800, 200, 5)
+        fast = scurry.EarlyExitClassifier(
+            RandomForestClassifier(21, max_depth=6), max_disagreement=0.05, random_state=0
+        )
+        with pytest.warns(UserWarning, match="rows of X_cal are copies of others"):
+            fast.fit(X[chosen], y[chosen])
+        calibration = fast._calibration
+        trained = hash_rows(calibration.training_rows, "float32")
+        assert not np.isin(hash_rows(calibration.rows, "float32"), trained).any()
 
 
 class TestGroups:

@@ -150,6 +150,14 @@ class TestTrainingRows:
         assert "as those rows did" in describe_training(forest, InMemory(X[:1500]), None)
         assert not describe_training(forest, InMemory(X[1500:]), y[1500:])
 
+    def test_nor_do_weights_that_differ_from_tree_to_tree(self):
+        X, y = make_classification(3500, 10, n_informative=5, flip_y=0.1, weights=[0.8], random_state=0)
+        X = X.astype(np.float32)
+        asked = {"class_weight": "balanced_subsample", "min_samples_leaf": 3, "random_state": 0}
+        forest = scurry.from_model(RandomForestClassifier(25, **asked).fit(X[:1500], y[:1500]))
+        assert "as those rows did" in describe_training(forest, InMemory(X[:1500]), None)
+        assert not describe_training(forest, InMemory(X[1500:]), y[1500:])
+
     def test_few_new_rows_are_no_sign(self):
         """Every leaf of trees grown to the end has a training row, and few of them have one of 300 others."""
         X, y = make_classification(4000, 10, n_informative=5, flip_y=0.15, weights=[0.75], random_state=1500)

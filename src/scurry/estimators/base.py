@@ -28,7 +28,7 @@ from scurry.importers import from_model
 from scurry.predictor import Predictor, Summary
 from scurry.promises import Certificate, Promise
 from scurry.runners.runner import Run
-from scurry.stopping.guarantee import are_copied, hash_rows
+from scurry.stopping.guarantee import hash_rows, number_copies
 from scurry.verbs.training_rows import remember_training
 
 Train: TypeAlias = Callable[[NDArray[np.intp]], Any]
@@ -153,7 +153,7 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
         n_rows, certifying = table.shape[0], None
         if self._certifies_apart:
             # Before anything else sees them.
-            rest, apart = _set_apart(n_rows, labels, self.calibration_size, rng, _find_copies(table))
+            rest, apart = _set_apart(n_rows, labels, self.calibration_size, rng, _find_copies(table, labels))
             fit_params = {name: _select(value, rest, n_rows) for name, value in fit_params.items()}
             certifying, table = _select(table, apart, n_rows), _select(table, rest, n_rows)
             labels, n_rows = None if labels is None else labels[rest], len(rest)
@@ -166,7 +166,7 @@ class BudgetedEstimator(MetaEstimatorMixin, BaseEstimator):
             return _seed(clone(unfitted), rng).fit(_select(table, part, n_rows), _select(labels, part, n_rows), **given)
 
         if not fitted and labels is not None:
-            training, calibrating = self._divide(labels, _find_copies(table), rng)
+            training, calibrating = self._divide(labels, _find_copies(table, labels), rng)
             model = train(training)
         self.estimator_, self.forest_ = model, self._import_model(model) if forest is None else forest
         if self.forest_.classes is not None:
@@ -396,12 +396,13 @@ def _seed(model: Any, rng: np.random.RandomState) -> Any:
     return model.set_params(**{name: rng.randint(_N_SEEDS) for name in sorted(states) if states[name] is None})
 
 
-def _find_copies(table: Any) -> NDArray[np.intp] | None:
+def _find_copies(table: Any, labels: NDArray[Any] | None) -> NDArray[np.intp] | None:
     """Return a number for each row that its copies share; None if no row was copied."""
+    divisions = [] if labels is None else [labels]
     if issparse(table):
         digests = in_blocks(table, lambda rows: hash_rows(rows.toarray()))
         digests = hash_rows(table.toarray()) if digests is None else digests
-        return np.unique(digests, return_inverse=True)[1] if are_copied(digests) else None
+        return number_copies(digests, divisions)
     frame = as_frame(table)
     columns = [table] if frame is None else [column.to_numpy() for column in frame.iter_columns()]
     # Text and categories by their place among the values of the column.
@@ -410,7 +411,7 @@ def _find_copies(table: Any) -> NDArray[np.intp] | None:
         for values in columns
     ]
     digests = hash_rows(np.column_stack(numbers))
-    return np.unique(digests, return_inverse=True)[1] if are_copied(digests) else None
+    return number_copies(digests, divisions)
 
 
 def split(

@@ -256,9 +256,11 @@ class Certificate:
     def statement(self) -> str:
         """Return what is promised in one or two sentences."""
         sentence = "Nothing is promised for new rows." if self.promise is None else self.promise.describe()
-        # A promise compares with the model as it decides, and here it decides otherwise than in its own framework.
+        # A promise compares with the model as it decides, and here it decides otherwise than in its own framework. The
+        # note of a plan says so with the name of the class.
         by_hand = f"Here the model answers its second class from a probability of {self.threshold} on."
-        return " ".join(filter(None, (sentence, by_hand if self.threshold is not None else "", self.note)))
+        is_said = self.threshold is None or "Here the model answers" in self.note
+        return " ".join(filter(None, (sentence, "" if is_said else by_hand, self.note)))
 
     def lines(self) -> dict[str, str]:
         """Return everything a reader may want to know, by name, most important first."""

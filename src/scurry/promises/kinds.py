@@ -32,9 +32,11 @@ _RECALL = re.compile(r"recall\((.*)\)\s*<=\s*([^,<]*?)\s*(?:,\s*others\s*<=\s*([
 class LabelsPerClass(Promise):
     """Of each class, at most a share of the rows that the model gives it get another label; all classes at once.
 
-    A promise about all rows may be kept by losing most of a rare class. This one cannot. Only what rows of a class look
-    like matters, not how many there are: the promise survives a change of class shares, and calibration rows of a rare
-    class may be added from elsewhere, as long as they look like that class's rows to come.
+    A promise about all rows may be kept by losing most of a rare class. This one cannot. Only what the rows look like
+    that the model gives a class matters, not how many there are. So calibration rows that the model labels "yes" may be
+    added from elsewhere if they look like the new rows that it will label so. Rows that were chosen because they *are*
+    "yes" do not: among them the model is surer than among the others that it labels "yes", and the promise would be
+    false. `Recall` is about such rows.
 
     Parameters
     ----------
@@ -53,7 +55,7 @@ class LabelsPerClass(Promise):
     >>> print(promise.describe())
     With confidence 0.95, of new rows at most 0.2 % that the model labels 'no' and 2 % that it labels 'yes' get another.
     >>> promise.rows_needed()
-    1497
+    1543
     """
 
     rates: Any  # given as a mapping, kept as pairs of class and rate: they cannot change and can be hashed
@@ -95,11 +97,11 @@ class LabelsPerClass(Promise):
         )
 
     def rows_needed(self) -> int:
-        """Return how many calibration rows it takes, at the least, of the class that needs most of them.
+        """Return how many rows the test takes, at the least, of the class that needs most of them.
 
-        That is without a mistake, and as if no other class had to be tested.
+        That is without a mistake, and if there are many rows of the other classes.
         """
-        return max(_rows_without_mistake(rate, self.confidence) for _, rate in self.rates)
+        return max(_rows_without_mistake(rate, self.confidence, len(self.rates)) for _, rate in self.rates)
 
     def about_groups(self) -> LabelsPerClass:
         """Return the same promise about one row of each new group, so that every group counts the same."""
@@ -123,6 +125,9 @@ class Recall(Promise):
     The rows found are those of the class that the model labels so. Their share among all rows of the class is the
     model's recall, so recall falls by at most `max_loss`. The labels of other rows may change too, but no more than
     `max_changed` of them: a promise about recall alone would be kept by answering the class to every row.
+
+    Calibration rows of the class that the model finds may be added from elsewhere, chosen by their true class, if they
+    look like those to come.
 
     Parameters
     ----------
@@ -208,7 +213,7 @@ class Recall(Promise):
     def rows_needed(self) -> int:
         """Return how many calibration rows it takes, at the least, of the kind that needs most of them."""
         rates = (self.max_loss, 1.0 if self.max_changed is None else self.max_changed)
-        return max(_rows_without_mistake(rate, self.confidence) for rate in rates if rate < 1)
+        return max(_rows_without_mistake(rate, self.confidence, 2) for rate in rates if rate < 1)
 
     def about_groups(self) -> Recall:
         """Return the same promise about one row of each new group, so that every group counts the same."""
@@ -296,9 +301,15 @@ def _count_changed(outcomes: Outcomes, what: str, rows: NDArray[np.bool_], max_r
     return Count(what, int(rows.sum()), int(outcomes.changed[rows].sum()), max_rate)
 
 
-def _rows_without_mistake(rate: float, confidence: float | None) -> int:
+def _rows_without_mistake(rate: float, confidence: float | None, n_parts: int = 1) -> int:
+    """Return the least number of rows of one part of a promise whose parts are tested at once.
+
+    Each of the others takes at least a part of the risk (`scurry.stopping.guarantee.split_risk`), however many rows
+    it has.
+    """
     assert confidence is not None
-    return rows_without_mistake(rate, 1.0 - confidence)
+    weight = 1 + 0.2 * (n_parts - 1) / n_parts
+    return rows_without_mistake(rate, 1.0 - confidence ** (1 / weight))
 
 
 def _name_new(holds: str) -> str:

@@ -250,7 +250,8 @@ def render_promises(story: Story, n_rows: int) -> Markup:
     for what, promised, measured, verdict in story.claims:
         facts: dict[str, object] = {"Promised": promised, "Measured": measured}
         if verdict:
-            facts["Verdict"] = tag("span", verdict, class_="badge good" if verdict == "kept" else "badge bad")
+            good = {"kept": " good", "too few rows to tell": ""}.get(verdict, " bad")
+            facts["Verdict"] = tag("span", verdict, class_=f"badge{good}")
         pairs = [tag("div", tag("dt", name), tag("dd", fact)) for name, fact in facts.items()]
         claims.append(tag("li", tag("h3", what[:1].upper() + what[1:]), tag("dl", *pairs)))
     return _section(

@@ -260,7 +260,7 @@ def _claim_cost(
     what, measured, promise = "mean cost per row", f"{price(mean)} {interval}", certificate.promise
     if not isinstance(promise, Cost) or promise.confidence is None:
         return Claim(what, "nothing", measured)
-    return Claim(what, f"at most {price(promise.max_cost)}", measured, judge(mean, low, promise.max_cost))
+    return Claim(what, f"at most {price(promise.max_cost)}", measured, judge(mean, low, high, promise.max_cost))
 
 
 def _write_recipe(certificate: Certificate) -> str:

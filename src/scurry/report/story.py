@@ -24,10 +24,22 @@ from scurry.evaluation import LabelQuality, ScoreQuality, label_quality
 from scurry.forest import Forest, as_rows
 from scurry.formatting import format_number, format_percent, format_share
 from scurry.predictor import Predictor
-from scurry.promises import Certificate, Count, GroupTest, Labels, Mean, Outcomes, Promise, Recall, Values, find_places
+from scurry.promises import (
+    AuditPart,
+    Certificate,
+    Count,
+    GroupTest,
+    Labels,
+    Mean,
+    Outcomes,
+    Promise,
+    Recall,
+    Values,
+    find_places,
+)
 from scurry.report.markup import Chart, Markup, tabulate, tag
 from scurry.stopping.guarantee import certified_rate
-from scurry.stopping.losses import certified_drop, certified_mean
+from scurry.stopping.verdict import audit_outcomes
 from scurry.timing import Runner
 
 CONFIDENCE = 0.95  # of the interval around what was measured
@@ -385,11 +397,13 @@ def _ndcg(grades: NDArray[np.float64], scores: NDArray[np.float64], queries: NDA
     return float(np.where(most > 0, reached / np.where(most > 0, most, 1.0), 1.0).mean())
 
 
-def judge(measured: float, low: float, bound: float) -> str:
-    """Return whether a promise was kept, given what was measured and the lower end of its interval."""
-    if measured <= bound:
+def judge(measured: float, low: float, high: float, bound: float) -> str:
+    """Return whether a promise was kept, given what was measured and its bounds for rows like these."""
+    if high <= bound:
         return "kept"
-    # A few test rows exceed a kept promise now and then; only an interval above the bound speaks against it.
+    if measured <= bound:
+        return "too few rows to tell"
+    # A few test rows exceed a kept promise now and then; only a lower bound above it speaks against it.
     return "above it, perhaps by chance" if low <= bound else "not kept on these rows"
 
 
@@ -454,12 +468,19 @@ def claim_promise(
     promise = certificate.promise or Labels(0.0, against="model" if full_vote is None else "vote")
     of_fit_rows = isinstance(promise, Labels | Values) and promise.max_rate is None
     is_promised = certificate.promise is not None and not of_fit_rows
-    counts = promise.count(compare_with(outcomes, promise, full_vote))
-    claims = [_claim(count, is_promised=is_promised) for count in counts if count.n_rows]
-    mean = promise.mean(outcomes)
-    if mean is not None:
-        claims.append(_claim_mean(mean))
-    every_label = _claim(Labels(0.0).count(outcomes)[0], is_promised=False)
+    compared = compare_with(outcomes, promise, full_vote)
+    counts, mean = promise.count(compared), promise.mean(outcomes)
+    if is_promised and (counts or mean is not None):
+        audit = audit_outcomes(promise, compared)
+        confidence = f"each bound with {format_percent(audit.confidence)} confidence"
+        if mean is not None:
+            claims = [_claim_mean(mean, audit.parts[0], confidence)]
+        else:
+            pairs = zip(counts, audit.parts, strict=True)
+            claims = [_claim_part(count, part, confidence) for count, part in pairs if count.n_rows]
+    else:
+        claims = [_claim_nothing(count) for count in counts if count.n_rows]
+    every_label = _claim_nothing(Labels(0.0).count(outcomes)[0])
     if is_classifier and every_label.what not in [claim.what for claim in claims]:
         claims.append(every_label)
     return claims
@@ -513,54 +534,38 @@ def try_rows(predictor: Predictor, test: TestRows) -> tuple[Outcomes, NDArray[np
 
 
 def find_interval(count: Count) -> tuple[float, float]:
-    """Return an interval that holds the rate of new rows with 95 % confidence.
-
-    Without gains it is Clopper and Pearson's. With gains, each end is where the exact paired test of a fall of accuracy
-    just fails.
-    """
+    """Return an interval that holds the rate of new rows with 95 % confidence: Clopper and Pearson's."""
     tail = (1 - CONFIDENCE) / 2
-    if count.n_mended:
-        n_rows, n_broken, n_mended = count.n_rows, count.n_broken, count.n_mended
-        return (
-            -certified_drop(n_rows, n_mended, n_broken, 1 - tail),
-            certified_drop(n_rows, n_broken, n_mended, 1 - tail),
-        )
     low = float(beta.ppf(tail, count.n_broken, count.n_rows - count.n_broken + 1)) if count.n_broken else 0.0
     return low, certified_rate(count.n_broken, count.n_rows, 1 - tail)
 
 
-def find_rise(mean: Mean) -> tuple[float, float]:
-    """Return an interval that holds the mean rise of new rows with 95 % confidence, from bets on both of its ends."""
-    tail = (1 - CONFIDENCE) / 2
-    rises = mean.values - mean.full_values
-    # Rises lie in [-largest, largest], what is bet on in [0, 1].
-    shares, repeats = np.unique(0.5 + rises / (2 * mean.largest), return_counts=True)
-    high = certified_mean(shares.clip(0, 1), 1 - tail, repeats=repeats)
-    low = 1 - certified_mean((1 - shares).clip(0, 1), 1 - tail, repeats=repeats)
-    return 2 * mean.largest * (low - 0.5), 2 * mean.largest * (high - 0.5)
+def _claim_nothing(count: Count) -> Claim:
+    within = f"with {format_percent(CONFIDENCE)} confidence"
+    return Claim(count.what, "nothing", _describe_rate(count, *find_interval(count), within))
 
 
-def _claim(count: Count, *, is_promised: bool) -> Claim:
-    low, high = find_interval(count)
-    of_rows = "" if count.n_broken == 0 and count.n_mended == 0 else f"{count.n_broken - count.n_mended:,} of "
-    measured = (
-        f"{format_share(count.rate)}, {of_rows}{count.n_rows:,} {count.unit} ({format_share(low)} to "
-        f"{format_share(high)} with {format_percent(CONFIDENCE)} confidence)"
-    )
-    if not is_promised:
-        return Claim(count.what, "nothing", measured)
+def _claim_part(count: Count, part: AuditPart, confidence: str) -> Claim:
+    """Return a part of a promise next to what an audit of the same rows says."""
     most = f"at most {format_percent(count.max_rate)}" if count.max_rate else "none"
-    return Claim(count.what, most, measured, judge(count.rate, low, count.max_rate))
+    measured = _describe_rate(count, part.lower, part.upper, confidence)
+    return Claim(count.what, most, measured, judge(part.rate, part.lower, part.upper, part.max_rate))
 
 
-def _claim_mean(mean: Mean) -> Claim:
-    (low, high), ours, full = find_rise(mean), float(mean.values.mean()), float(mean.full_values.mean())
+def _describe_rate(count: Count, low: float, high: float, confidence: str) -> str:
+    of_rows = "" if count.n_broken == 0 and count.n_mended == 0 else f"{count.n_broken - count.n_mended:,} of "
+    between = f"{format_share(low)} to {format_share(high)}"
+    return f"{format_share(count.rate)}, {of_rows}{count.n_rows:,} {count.unit} ({between}, {confidence})"
+
+
+def _claim_mean(mean: Mean, part: AuditPart, confidence: str) -> Claim:
+    ours, full = float(mean.values.mean()), float(mean.full_values.mean())
     measured = (
-        f"{ours - full:+.3g}: {format_number(ours)} here, {format_number(full)} with all trees ({low:+.3g} to "
-        f"{high:+.3g} with {format_percent(CONFIDENCE)} confidence, by betting)"
+        f"{ours - full:+.3g}: {format_number(ours)} here, {format_number(full)} with all trees ({part.lower:+.3g} to "
+        f"{part.upper:+.3g}, {confidence}, by betting)"
     )
     promised = f"rises by at most {format_number(mean.max_rise)}"
-    return Claim(mean.what, promised, measured, judge(ours - full, low, mean.max_rise))
+    return Claim(mean.what, promised, measured, judge(part.rate, part.lower, part.upper, part.max_rate))
 
 
 _MAX_CELLS = 10  # classes in a confusion matrix: more do not fit a page

@@ -281,6 +281,10 @@ Digests = NDArray[np.uint64]
 
 _SURE = 3.0  # standard deviations: about one false alarm in a thousand calibrations
 _RARE = 1e-6  # chance of a false alarm at one number of copies
+_FAR_FEWER = 0.25  # rows without a copy, as a part of those in other classes
+_RARELY = 1e-5  # chance of a rise of one kind; a false alarm needs another class without copies too
+_OFTEN_SINGLE = 0.2  # rows without a copy in other classes: of fewer, all classes may have few different rows
+_MIN_DISTINCT = 20  # rows of a class: of fewer, chance explains what it looks like
 _FACTOR, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
 
 
@@ -478,6 +482,74 @@ def are_copied(digests: Digests) -> bool:
     least = chi2.ppf(_RARE, 2 * around[seen]) / 2
     most = [chi2.isf(_RARE, 2 * around[seen + side] + 2) / 2 for side in (-1, 1)]
     return bool((least**2 > (seen + 1) / seen * most[0] * most[1]).any())
+
+
+def number_copies(digests: Digests, divisions: Iterable[NDArray[Any]] = ()) -> NDArray[np.intp] | None:
+    """Return a number for each row, from 0 on, which the copies of a row share; None if no rows were copied.
+
+    Copies made at random, as oversampling makes them, leave no trace in all rows together (`are_copied`). They do where
+    only some classes have them. In data that repeat by themselves rare rows outnumber common ones, so that of a class
+    no more different rows occur 2 times than once, or 3 and 4 times than once or twice, and so on: f_k does not rise
+    if the density of λ does not. Where it does rise, beyond chance, all rows of the class are common ones: they
+    were drawn again and again from a few, or the data have only few different rows. In the latter case other classes
+    show it too. So a class is taken as copied if its f_k rises, that of another class, at least a quarter as large,
+    does not, a fifth or more of its rows occur once, and in the class in question far fewer do. Draws of less than
+    three times as many rows as there were are not noticed.
+
+    Parameters
+    ----------
+    digests : uint64 array of shape (n_rows,)
+    divisions : iterable of arrays of shape (n_rows,)
+        The class of each row, in each of several ways to divide them; looked at only if rows occur twice. Where only
+        some classes were copied, only their rows share numbers: repeats elsewhere are draws.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> rows, classes = hash_rows(rng.random((1300, 2))), np.repeat([0, 1], [1000, 4000])
+    >>> oversampled = np.concatenate([rows[:1000], rng.choice(rows[1000:], 4000)])
+    >>> number_copies(oversampled) is None, number_copies(oversampled, [classes]).max() + 1
+    (True, np.int64(1300))
+    """
+    _, kinds, n_times = np.unique(digests, return_inverse=True, return_counts=True)
+    n_kinds = len(n_times)
+    if n_kinds == len(digests):
+        return None
+    if are_copied(digests):
+        return kinds.astype(np.intp)
+    copied = np.zeros(len(digests), np.bool_)
+    for classes in divisions:
+        codes = np.unique(classes, return_inverse=True)[1]
+        cells, n_times = np.unique(codes * n_kinds + kinds, return_counts=True)
+        n_distinct = np.bincount(cells // n_kinds)
+        known = np.flatnonzero(n_distinct >= _MIN_DISTINCT)
+        starts = np.cumsum(n_distinct) - n_distinct
+        spectra = [np.bincount(n_times[starts[code] :][: n_distinct[code]]) for code in known]
+        rises = np.array([_rises(times) for times in spectra], np.bool_)
+        n_rows = np.array([times @ np.arange(len(times)) for times in spectra])
+        single = np.array([times[1] for times in spectra]) / n_rows
+        # A much smaller class shows less than this one how often rows occur.
+        usual = [single[~rises & (n_rows >= n_of_class / 4)].max(initial=0.0) for n_of_class in n_rows]
+        is_usual = np.array(usual) >= _OFTEN_SINGLE
+        copied |= np.isin(codes, known[rises & is_usual & (single < _FAR_FEWER * np.array(usual))])
+    # Each row that was not copied is a kind of its own.
+    numbers = np.where(copied, kinds, n_kinds + np.arange(len(digests)))
+    return np.unique(numbers, return_inverse=True)[1].astype(np.intp) if copied.any() else None
+
+
+def _rises(times: NDArray[np.intp]) -> bool:
+    """Return whether f_k rises beyond chance: too few of the rows that occur 1 to m j times occur 1 to j times.
+
+    The same is tested without the rows that occur once: those that a model takes for the class may be among copies.
+    """
+    until = np.cumsum(np.append(times, np.zeros(4 * len(times) + 1, np.intp)))
+    # If f_k does not rise, at least one in m of them does.
+    return any(
+        binom.cdf(until[at + j] - until[at], until[at + m * j] - until[at], 1 / m) < _RARELY
+        for at in (0, 1)
+        for j in 2 ** np.arange(len(times).bit_length())
+        for m in (2, 3, 4)
+    )
 
 
 def split_rows(digests: Digests, n_first: int, groups: NDArray[np.intp] | None = None) -> tuple[BoolArray, BoolArray]:

@@ -150,8 +150,9 @@ def early_exit(
     -----
     UserWarning
         If rows of `X_cal` are no independent draws: they are in `X_fit`, they are copies, or they trained the model.
-        The certificate counts only what may be counted; for training rows nothing is promised. Not all training rows
-        are noticed: a small part of them, and those of models trained with weights for rows, may pass.
+        The certificate counts only what may be counted; for training rows nothing is promised, and `promise` is None.
+        Not all training rows are noticed: a small part of them may pass, and those of random forests with
+        ``class_weight="balanced"``, of XGBoost with ``scale_pos_weight``, and of models trained with weights for rows.
 
     Examples
     --------

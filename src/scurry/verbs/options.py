@@ -33,14 +33,13 @@ from scurry.stopping.guarantee import (
     InMemory,
     Sample,
     Sums,
-    are_copied,
     certified_rate,
     find_shared,
     hash_rows,
     split_rows,
 )
 from scurry.stopping.scores.rule import PRESETS, check_costs
-from scurry.verbs.training_rows import describe_training
+from scurry.verbs.training_rows import describe_training, find_copies
 
 
 class Parts(NamedTuple):
@@ -139,12 +138,12 @@ def check_rows(
         sample, digests, y = sample.where(~shared), digests[~shared], None if y is None else y[~shared]
         codes = None if codes is None else np.unique(codes[~shared], return_inverse=True)[1]
         parts = None if parts is None else parts._replace(codes=parts.codes[~shared])
-    if codes is None and are_copied(digests):
-        unit, codes = "distinct row", np.unique(digests, return_inverse=True)[1]
+    if codes is None and (codes := find_copies(forest, sample, digests, y, parts and parts.codes)) is not None:
+        unit = "distinct row"
         warn(
-            f"rows of X_cal are copies of others: {len(digests):,} rows, {codes.max() + 1:,} of them different. A copy "
-            "proves nothing new, so each row counts once. Pass rows without copies; if rows belong together (of one "
-            "patient, say), pass groups=, and each group counts once",
+            f"rows of X_cal are copies of others: {len(digests):,} rows, {codes.max() + 1:,} without copies. A "
+            "copy proves nothing new, so each row counts once. Pass rows as they were before any was drawn again; if "
+            "rows belong together (of one patient, say), pass groups=, and each group counts once",
             UserWarning,
         )
     return CheckedRows(
@@ -162,15 +161,13 @@ def check_rows(
 
 def read_parts(by: Any, X_cal: Any, n_rows: int) -> Parts:
     """Return the subgroups of calibration rows: one value for each row, or the name of a column of `X_cal`."""
-    if not isinstance(by, str):
-        values, codes = _number_values("by", by, n_rows, "give rows without a subgroup a value of their own")
-        return Parts(tuple(map(str, values.tolist())), codes)
     columns = list(getattr(X_cal, "column_names", getattr(X_cal, "columns", ())))
-    if by not in columns:
+    if isinstance(by, str) and by not in columns:
         known = f"it has {', '.join(map(str, columns[:20]))}" if columns else "it is no frame; pass one value per row"
         raise InputError(f"by={by!r} must be the name of a column of X_cal: {known}", argument="by")
-    values, codes = _number_values("by", X_cal[by], n_rows, "give rows without a subgroup a value of their own")
-    return Parts(tuple(f"{by}={value}" for value in values.tolist()), codes)
+    given, prefix = (X_cal[by], f"{by}=") if isinstance(by, str) else (by, "")
+    values, codes = _number_values("by", given, n_rows, "give rows without a subgroup a value of their own")
+    return Parts(tuple(f"{prefix}{value}" for value in values.tolist()), codes)
 
 
 def check_groups(groups: Any, n_rows: int, table: str = "X_cal") -> NDArray[np.intp]:
@@ -423,9 +420,13 @@ class Calibration:
         costs = None if isinstance(options.costs, str) else check_costs(options.costs, forest.n_trees)
         if options.threshold is not None:
             forest = with_threshold(forest, options.threshold)
-        if options.keep_scores is not None and isinstance(asked, Recall) and forest.n_classes == 2:
+        if isinstance(asked, Recall) and forest.n_classes == 2:
             first, second = np.asarray(forest.classes).tolist()
-            if asked.label == first:
+            if asked.label == first and (given := options.threshold) is not None and given < 0.5:
+                about = f"is about {second!r}, the second class, and the promise about {first!r}: it is answered where"
+                more = f"P({first}) > {1 - given:g}. For P({first}) >= {given:g}, pass {1 - given:g}"
+                warn(f"threshold={given:g} {about} {more}")
+            if asked.label == first and options.keep_scores is not None:
                 raise InputError(
                     f'keep_scores="positive" keeps the scores of rows of {second!r}, the second class, and the promise '
                     f"is about {first!r}; leave keep_scores out, or promise Recall({second!r}, …)",
@@ -534,8 +535,8 @@ class Calibration:
         if self.options.keep_scores is not None:
             note = f"{note} Rows of class {self.second_class!r} get their full score.".strip()
         if self.options.threshold is not None:
-            name = self.second_class
-            note = f"That is {name!r}: P({name}) >= {self.options.threshold:g}. {note}".strip()
+            answered = f"{self.second_class!r} where P({self.second_class}) >= {self.options.threshold:g}"
+            note = f"Here the model answers {answered}. {note}".strip()
         if n_rows > 0 and self.promise.confidence is not None and "bound" not in known:
             known["bound"] = certified_rate(n_broken, n_rows, 1.0 - self.risk)
         # Methods on scores draw no more than an order. A seed that nobody gave is written only where it would lead to

@@ -1,4 +1,4 @@
-"""Training rows among those of a calibration: how they are noticed.
+"""Training rows and copies among those of a calibration: how they are noticed.
 
 Rows that trained the model are noticed by how they fill the leaves of its trees, or by how right it is on them. Most
 frameworks store with each leaf how many training rows fell into it. On rows that it was trained on a model agrees with
@@ -9,6 +9,7 @@ trained a forest are remembered with it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -27,6 +28,7 @@ from scurry.stopping.guarantee import (
     dependence,
     find_shared,
     hash_rows,
+    number_copies,
 )
 
 # How far the counts of leaves lie from those of training, as a part of what two independent samples have: training rows
@@ -99,6 +101,22 @@ def _say_why_not(forest: Forest) -> str:
     return _WHY_NOT.format(estimator="EarlyExitClassifier" if forest.is_classifier else "EarlyExitRegressor")
 
 
+def find_copies(
+    forest: Forest, sample: Sample, digests: NDArray[np.uint64], *divisions: NDArray[Any] | None
+) -> NDArray[np.intp] | None:
+    """Return a number for each row that its copies share; None if no rows were copied.
+
+    Those of one class may be: of the labels of the model, or of other divisions of the rows.
+    """
+
+    def divide() -> Iterator[NDArray[Any]]:
+        yield from (division for division in divisions if division is not None)
+        if forest.is_classifier:
+            yield sample.each(forest.predict)
+
+    return number_copies(digests, divide())
+
+
 def _fills_leaves_like_training_rows(forest: Forest, sample: Sample) -> bool | None:
     """Return whether as many rows fall into each leaf as of the training rows; None if those were not counted."""
     leaves, cover = forest.is_leaf, forest.cover
@@ -156,7 +174,17 @@ def _count_draws(forest: Forest) -> NDArray[np.float64] | None:
         return None
     weights = np.where(forest.is_leaf, forest.cover, 0.0)[:, None] * forest.value
     units = [_largest_unit(of_class[of_class > 0]) for of_class in weights.T]
-    return np.rint(weights / units).sum(axis=1) if all(units) else None
+    drawn: NDArray[np.float64] = np.zeros(len(weights))
+    if all(units):
+        drawn[:] = np.rint(weights / units).sum(axis=1)
+        return drawn
+    # Weights that balance the draws of each tree differ from tree to tree.
+    for at, past in pairwise(forest.tree_offset):
+        units = [_largest_unit(of_class[of_class > 0]) for of_class in weights[at:past].T]
+        if not all(units):
+            return None
+        drawn[at:past] = np.rint(weights[at:past] / units).sum(axis=1)
+    return drawn
 
 
 def _largest_unit(values: NDArray[np.float64]) -> float:

@@ -132,7 +132,7 @@ def test_the_second_method_is_tested_if_the_first_spends_more_than_expected(cert
     assert shares == {"qwyc": 0.8}
     certificate, shares = certify(expected, {"qwyc": 20.0, "natural": 4.0, "fan": 1.0})
     assert certificate.method == "natural"
-    assert "on the rows that certify: qwyc 20.0, natural 4.0" in certificate.why
+    assert "on the rows that test the promise (qwyc 20.0, natural 4.0; on rows set aside" in certificate.why
     assert shares == {"qwyc": 0.8, "natural": pytest.approx(0.2)}
     assert certify(expected, {"qwyc": 20.0, "natural": 40.0})[0].method == "qwyc"
     assert certify(expected, {"qwyc": None, "natural": 40.0})[0].method == "natural"
@@ -153,9 +153,12 @@ def test_the_first_method_has_all_of_the_risk_if_there_is_no_second(certify):
         assert shares == {"qwyc": 1.0}
 
 
-def test_the_choice_says_that_it_came_before_the_certificate():
-    assert "certified on other rows, which may take more" in explain_choice(
-        "trees", {"qwyc": 33.4, "sentinels": 11.5}, "sentinels"
+def test_the_choice_is_explained_in_one_sentence():
+    spent = {"qwyc": 33.4, "sentinels": 11.5}
+    why = "it took the fewest trees per row on rows set aside for comparing methods (qwyc 33.4, sentinels 11.5)"
+    assert explain_choice("trees", spent, "sentinels") == why
+    assert "its one threshold" in explain_choice("trees", {"qwyc": 10.0, "sentinels": 11.5}, "sentinels")
+    assert "on the rows that fitted them" in explain_choice(
+        "trees", {"qwyc": 33.4}, "qwyc", "the rows that fitted them"
     )
-    assert "their one threshold" in explain_choice("trees", {"qwyc": 10.0, "sentinels": 11.5}, "sentinels")
-    assert "certified" not in explain_choice("trees", {"qwyc": 33.4}, "qwyc", "the rows that fitted them")
+    assert "too few rows" in explain_choice("trees", {"qwyc": np.inf}, "qwyc")

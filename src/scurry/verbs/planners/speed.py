@@ -119,7 +119,7 @@ _CLOSE = 1.5
 # Of the risk, for the method that comes first. What is left is for the second: it is tested only if the first turns out
 # to spend more than that one was expected to, but nobody knows before.
 _FIRST_SHARE, _MORE = 0.8, 1.1
-_COMPARING_ROWS = "rows that fitted none of them"
+_COMPARING_ROWS = "rows set aside for comparing methods"
 
 
 def _show(spent: Mapping[str, float]) -> str:
@@ -127,15 +127,15 @@ def _show(spent: Mapping[str, float]) -> str:
 
 
 def explain_choice(unit: str, spent: Mapping[str, float], best: str, where: str = _COMPARING_ROWS) -> str:
-    """Return why a method was chosen."""
+    """Return why a method was chosen, to be read after its name."""
     shown = _show(spent)
     if not shown:
         return "too few rows to compare it with others"
-    # The rule that is taken is fitted and certified on other rows, so that its own figure differs.
-    later = "; the rule is certified on other rows, which may take more" if where == _COMPARING_ROWS else ""
-    close = "sentinels, as their one threshold fits rows least by chance,"
-    least = f"fewest {unit} per row" if spent[best] == min(spent.values()) else close
-    return f"{least} on {where}: {shown}{later}"
+    if spent[best] == min(spent.values()):
+        return f"it took the fewest {unit} per row on {where} ({shown})"
+    # An order with a threshold after every tree fits the rows that it was made for better than those to come.
+    least = f"it took few {unit} per row on {where} ({shown})"
+    return f"{least}, and its one threshold fits these rows least by chance"
 
 
 def keep_if_worth_it(calibration: Calibration, plan: Plan, spent: float) -> Plan:
@@ -211,5 +211,6 @@ def _say_why(calibration: Calibration, plan: Plan, spent: Mapping[str, float], c
     unit = calibration.options.cost_unit
     why = explain_choice(unit, spent, least_spent(spent))
     if len(certified) > 1:
-        why = f"fewest {unit} per row on the rows that certify: {_show(certified)} ({_COMPARING_ROWS}: {_show(spent)})"
+        why = f"it took the fewest {unit} per row on the rows that test the promise ({_show(certified)}; on "
+        why += f"{_COMPARING_ROWS}: {_show(spent)})"
     return replace(plan, certificate=replace(plan.certificate, why=why))
