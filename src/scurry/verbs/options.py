@@ -358,10 +358,8 @@ class Calibration:
     forest : Forest
     rows : CheckedRows
         Calibration rows that may certify a promise.
-    n_rows_given : int
+    given : Sample
         Calibration rows before any was left out.
-    checksum : int or None
-        By which they are known again, see `RowSummary`.
     fit_rows : array or None
         Rows that fit the rule, where they are not to be taken from `rows`.
     fit_y : array or None
@@ -383,8 +381,7 @@ class Calibration:
 
     forest: Forest
     rows: CheckedRows
-    n_rows_given: int
-    checksum: int | None
+    given: Sample
     fit_rows: NDArray[Any] | None
     fit_y: NDArray[Any] | None = None
     promise: Promise
@@ -460,8 +457,7 @@ class Calibration:
         return cls(
             forest=forest,
             rows=rows,
-            n_rows_given=sample.n_rows,
-            checksum=RowSummary.checksum_of(sample.gather()) if isinstance(sample, InMemory) else None,
+            given=sample,
             fit_rows=fit_rows,
             fit_y=fit_y,
             promise=asked if groups is None else asked.about_groups(),
@@ -513,7 +509,9 @@ class Calibration:
         n_rows = self.sample.n_rows
         chosen = np.zeros(n_rows, np.bool_)
         chosen[RowSummary.selection(n_rows, self.sample.max_gathered)] = True
-        return RowSummary.of(self.sample.where(chosen).gather(), checksum=self.checksum)
+        # By which all rows that were given are known again, where they can be brought together.
+        checksum = RowSummary.checksum_of(self.given.gather()) if isinstance(self.given, InMemory) else None
+        return RowSummary.of(self.sample.where(chosen).gather(), checksum=checksum)
 
     @property
     def second_class(self) -> Any:
@@ -549,7 +547,7 @@ class Calibration:
             n_rows=n_rows,
             n_broken=n_broken,
             unit=self.rows.unit if n_rows else "row",
-            n_calibration_rows=self.n_rows_given,
+            n_calibration_rows=self.given.n_rows,
             n_shared_rows=self.rows.n_shared,
             threshold=None if self.options.threshold is None else float(self.options.threshold),
             rows=self._row_summary,

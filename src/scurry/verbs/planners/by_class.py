@@ -559,7 +559,7 @@ def _refuse_accuracy(calibration: Calibration, promise: Accuracy, n_rows: int, a
     # Without rows to fit, half of the calibration rows are used for that.
     needed = promise.rows_needed() if calibration.has_fit_rows else 2 * promise.rows_needed() - 1
     what = "a rise of the mean cost" if promise.error_costs is not None else "a fall in accuracy"
-    enough = needed <= calibration.n_rows_given
+    enough = needed <= calibration.given.n_rows
     advice = "more calibration rows" if enough else f"at least {needed:,} calibration rows"
     return InfeasibleError(
         f"{what} of at most {promise.max_loss:g} cannot be certified with confidence {promise.confidence} on "
