@@ -21,7 +21,8 @@ class Kept:
     file. It is in ``results``, which is not under version control, unless another folder is given.
     """
 
-    def __init__(self, name: str, folder: Path = RESULTS) -> None:
+    def __init__(self, name: str, folder: Path | None = None) -> None:
+        folder = RESULTS if folder is None else folder
         folder.mkdir(exist_ok=True)
         self.path: Path = folder / f"{name}-cells.jsonl"
         text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""

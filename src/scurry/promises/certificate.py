@@ -64,10 +64,15 @@ class RowSummary:
 
     @classmethod
     def checksum_of(cls, rows: NDArray[Any]) -> int:
-        """Return the CRC-32 of an even selection of rows in single precision, and of their number."""
+        """Return what `checksum_of_selected` returns for the rows that are summarised."""
+        return cls.checksum_of_selected(rows[cls.selection(len(rows))], len(rows))
+
+    @staticmethod
+    def checksum_of_selected(selected: NDArray[Any], n_rows: int) -> int:
+        """Return the CRC-32 of an even selection of rows in single precision, and of the number of all of them."""
         with np.errstate(over="ignore"):
-            chosen = rows[cls.selection(len(rows))].astype(np.float32)
-        return zlib.crc32(chosen.tobytes(), len(rows) & 0xFFFFFFFF)
+            single = selected.astype(np.float32)
+        return zlib.crc32(single.tobytes(), n_rows & 0xFFFFFFFF)
 
     def is_of(self, rows: NDArray[Any]) -> bool:
         """Return whether these are all the rows that were given to calibrate."""

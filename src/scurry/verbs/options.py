@@ -505,13 +505,10 @@ class Calibration:
     def _row_summary(self) -> RowSummary | None:
         if self.sample.n_rows == 0:
             return None
-        # An even selection of rows, the same wherever they lie.
-        n_rows = self.sample.n_rows
-        chosen = np.zeros(n_rows, np.bool_)
-        chosen[RowSummary.selection(n_rows, self.sample.max_gathered)] = True
-        # By which all rows that were given are known again, where they can be brought together.
-        checksum = RowSummary.checksum_of(self.given.gather()) if isinstance(self.given, InMemory) else None
-        return RowSummary.of(self.sample.where(chosen).gather(), checksum=checksum)
+        # An even selection of rows, the same wherever they lie. All rows that were given are known again by theirs.
+        given = _select_evenly(self.given)
+        checksum = RowSummary.checksum_of_selected(given, self.given.n_rows)
+        return RowSummary.of(given if self.sample is self.given else _select_evenly(self.sample), checksum=checksum)
 
     @property
     def second_class(self) -> Any:
@@ -555,6 +552,12 @@ class Calibration:
             recipe=self.options.write_call(*self.data, seed=self.seed if is_seeded else None),
             **known,
         )
+
+
+def _select_evenly(sample: Sample) -> NDArray[Any]:
+    chosen = np.zeros(sample.n_rows, np.bool_)
+    chosen[RowSummary.selection(sample.n_rows, sample.max_gathered)] = True
+    return sample.where(chosen).gather()
 
 
 def _check_truth(forest: Forest, which: str, y: Any, n_rows: int) -> NDArray[Any] | None:

@@ -188,6 +188,12 @@ class TestMixedRows:
             assert own.all() or (len(other) == 1 and other[0] % 3 == at % 3)
         assert 0.45 < (more == np.tile(X, (3, 1))).mean() < 0.55
 
+    def test_rows_of_a_table_stay_what_they_are(self):
+        """Rows whose categories are codes would be encoded a second time."""
+        coded = type("Coded", (np.ndarray,), {})
+        rows = np.arange(12.0).reshape(6, 2).view(coded)
+        assert all(type(more) is coded for more in mix_rows(rows, np.zeros((1, 6), np.uint8)))
+
     def test_estimates_of_new_rows_miss_less(self, mixed):
         _, _, leaves, values, rows, made, new = mixed
         sentinels = np.array([6, 15, 30])

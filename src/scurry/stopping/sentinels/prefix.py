@@ -371,7 +371,10 @@ def mix_rows(rows: NDArray[Any], reached: NDArray[np.unsignedinteger]) -> Iterat
             shuffled = rng.permutation(np.arange(fold, n_rows, _N_FOLDS))
             alike = shuffled[np.argsort(leaf[shuffled], kind="stable")]
             other[alike] = np.roll(alike, 1)
-        yield np.where(rng.random(rows.shape) < 0.5, rows, rows[other])
+        # Not by np.where, which would forget that rows of a table are codes already.
+        mixed = rows[other]
+        np.copyto(mixed, rows, where=rng.random(rows.shape) < 0.5)
+        yield mixed
 
 
 def fit_prefix(

@@ -60,6 +60,7 @@ def fit_scores(
     weigh: Callable[[FloatArray], FloatArray] | None = None,
     order: NDArray[np.int64] | None = None,
     tested: tuple[NDArray[Any], FloatArray] | None = None,
+    mixes: bool = True,
 ) -> tuple[Leaves, PrefixFit]:
     """Fit estimates of full scores to rows, and to rows mixed from them; return them with the leaves of the forest.
 
@@ -76,12 +77,13 @@ def fit_scores(
         Of the trees; by default one is found.
     tested : rows and full scores, optional
         Other rows, which tell how far estimates are off; by default that is found in folds of `rows`.
+    mixes : bool
+        Whether rows are mixed.
     """
     leaves = leaves_of(forest)
     refit = RowLeaves(leaves.encode(forest.apply(rows)), full)
-    mixed = [
-        RowLeaves(leaves.encode(forest.apply(more)), full_scores(forest, more)) for more in mix_rows(rows, refit.leaves)
-    ]
+    more_rows = mix_rows(rows, refit.leaves) if mixes else ()
+    mixed = [RowLeaves(leaves.encode(forest.apply(more)), full_scores(forest, more)) for more in more_rows]
     known = [one for one in mixed if np.isfinite(one.target).all()]  # where rows are, their mixtures may not be
     joined = RowLeaves(*map(np.hstack, zip(*known, strict=True))) if known else None
     weight = None if weigh is None else weigh(np.concatenate([full, *(one.target for one in known)]))
@@ -113,6 +115,8 @@ def fit_labels(forest: Forest, rows: NDArray[Any]) -> tuple[DecisionFit, FloatAr
         full,
         sentinels=geometric_sentinels(forest.n_trees),
         weigh=partial(near_decision, threshold=threshold),
+        # Rows of one label alone have no decision that more of them would tell about.
+        mixes=np.unique(full >= threshold).size > 1,
     )
     found = decision_fit(leaves, fit, threshold)
     return found, increments(found.margins(found.read_tested(fit.tested, forest.apply(rows))), full >= threshold)
