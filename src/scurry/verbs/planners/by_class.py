@@ -299,8 +299,9 @@ def _infeasible(
     # Among rows of a true class the model is surer than among all that it gives this label.
     by_label = isinstance(calibration.promise, LabelsPerClass)
     which = " and chosen by the model's label, not by their true class" if by_label else ""
+    what = "calibration groups" if unit == "group" else "calibration rows"
     return InfeasibleError(
-        f"{asked}. Add at least {needed:,} more calibration {unit}s of this kind, drawn like new ones{which}, or allow "
+        f"{asked}. Add at least {needed:,} more {what} of this kind, drawn like new ones{which}, or allow "
         f"{group.argument} {least:g} or more",
         least,
         n_rows_needed=factor * (group.n_rows + more[worst]),
