@@ -19,7 +19,7 @@ struct SentinelExit::Buffers {
   std::vector<std::size_t> epoch_of_tree;    // [tree of the plan]
   std::vector<std::uint32_t> places;         // [epoch][room]: where the row with this id stood
   std::vector<std::uint32_t> leaves_of_row;  // [tree of the plan]
-  // Of sliced trees: the numbers of leaves, lot by lot of trees, [tree][apart].
+  // Of sliced trees: the numbers of leaves, one lot of trees after another, [tree][apart].
   struct Lot {
     std::size_t first, n_trees, apart;
   };
