@@ -301,6 +301,9 @@ struct SlicedProgram {
   const RankTest* tests;
   const SetTest* set_tests;
   const Select* selects;
+  // Of large trees, if many of them make the same tests: each test once, and which of these each of `tests` is.
+  std::span<const RankTest> shared_tests;
+  const std::uint16_t* shared_of_test;
 };
 
 struct SlicedKernels {
@@ -311,9 +314,11 @@ struct SlicedKernels {
   void (*walk_large)(const SlicedTree&, const SlicedProgram&, const Ranks&, std::size_t n,
                      const std::uint32_t* payload_of_leaf, std::uint32_t* payload);
   // sums[row][0..width) += table[payload][0..width) of the leaf the row reaches in each of some large trees, whose
-  // payloads are [tree][kLargeNumbers]; table and sums as for SumKernels::add_words.
+  // payloads are [tree][kLargeNumbers]; table and sums as for SumKernels::add_words. There is space for the answers to
+  // shared tests, kMostSliceChunks words for each.
   void (*add_words)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
-                    const std::uint32_t* payloads, const std::uint16_t* table, std::size_t width, std::uint16_t* sums);
+                    const std::uint32_t* payloads, const std::uint16_t* table, std::size_t width, std::uint16_t* sums,
+                    std::uint64_t* answers);
   // sums[row] += the value of the leaf the row reaches in trees[0], then in trees[1], and so on. Values are for each
   // tree [kMaxSlicedLeaves], or [word of a value][kMaxSlicedLeaves]. The leaves of trees that were numbered before
   // (SlicedLaneKernels::number) are not found again: `numbers` has where theirs are, or null, of each tree; or is null.

@@ -61,19 +61,26 @@ void walk_large(const SlicedTree& tree, const SlicedProgram& program, const Rank
 
 constexpr std::size_t kTreesTogether = 8;  // whose leaves are added while the sums of a row stay in registers
 
-// Numbers the leaves of a few trees for each slice of rows, and has them added together.
+// Numbers the leaves of a few trees for each slice of rows, and has them added together. If trees share tests, `answers`
+// has space for them.
 template <class Number, class Add>
 void add_together(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
-                  const Number& number, const Add& add) {
+                  u64* answers, const Number& number, const Add& add) {
   Slices slices;
   alignas(64) u8 leaf[kTreesTogether][kSliceRows];
   for (std::size_t row = 0; row < n; row += kSliceRows) {
-    const std::size_t n_rows = std::min(kSliceRows, n - row);
+    const std::size_t n_rows = std::min(kSliceRows, n - row), n_chunks = n_rows / kChunk;
+    make_shared_tests(program, ranks, row, n_chunks, answers);
     for (std::size_t first = 0; first < trees.size(); first += kTreesTogether) {
       const std::size_t n_trees = std::min(kTreesTogether, trees.size() - first);
       for (std::size_t t = 0; t < n_trees; ++t) {
-        find_planes(trees[first + t], program, ranks, row, n_rows / kChunk, slices);
-        for (std::size_t chunk = 0; chunk < n_rows / kChunk; ++chunk) {
+        if (program.shared_tests.empty()) {
+          find_planes(trees[first + t], program, ranks, row, n_chunks, slices);
+        } else {
+          copy_tests(trees[first + t], program, answers, slices);
+          select_planes(trees[first + t], program, n_chunks, slices);
+        }
+        for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) {
           number(trees[first + t], slices, chunk, leaf[t] + chunk * kChunk);
         }
       }
@@ -108,7 +115,7 @@ void add_word_parts(const u8 (&leaf)[kTreesTogether][kSliceRows], std::size_t n_
 }
 
 void add_words(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
-               const u32* payloads, const std::uint16_t* table, std::size_t width, std::uint16_t* sums) {
+               const u32* payloads, const std::uint16_t* table, std::size_t width, std::uint16_t* sums, u64* answers) {
   using Eight [[gnu::vector_size(16), gnu::may_alias]] = std::uint16_t;
   constexpr std::size_t kSixteenBytes = std::min(SCURRY_VECTOR_BYTES, 32);
   using Sixteen [[gnu::vector_size(kSixteenBytes), gnu::may_alias]] = std::uint16_t;
@@ -116,7 +123,7 @@ void add_words(std::span<const SlicedTree> trees, const SlicedProgram& program, 
   const auto number = [](const SlicedTree& tree, const Slices& slices, std::size_t chunk, u8* leaf) {
     store_leaves<kLargePlanes>(tree, slices, chunk, leaf);
   };
-  add_together(trees, program, ranks, n, number, [&](const auto& leaf, std::size_t first, std::size_t n_trees,
+  add_together(trees, program, ranks, n, answers, number, [&](const auto& leaf, std::size_t first, std::size_t n_trees,
                                                      std::size_t row, std::size_t n_rows) {
     const u32* of_trees = payloads + first * kLargeNumbers;
     std::uint16_t* to = sums + row * width;
@@ -220,7 +227,7 @@ void add_trees(std::span<const SlicedTree> trees, const SlicedProgram& program, 
   const auto number = [](const SlicedTree& tree, const Slices& slices, std::size_t chunk, u8* leaf) {
     number_leaves(tree, slices, chunk, leaf);
   };
-  add_together(trees, program, ranks, n, number, [&](const auto& leaf, std::size_t first, std::size_t n_trees,
+  add_together(trees, program, ranks, n, nullptr, number, [&](const auto& leaf, std::size_t first, std::size_t n_trees,
                                                      std::size_t row, std::size_t n_rows) {
     const Real* of_tree = values + first * kMaxSlicedLeaves;
     const auto add = [&](std::size_t n_together) {

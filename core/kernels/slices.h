@@ -118,6 +118,26 @@ inline void make_tests(const SlicedTree& tree, const SlicedProgram& program, con
   }
 }
 
+// Makes the tests that trees share, [test][chunk].
+inline void make_shared_tests(const SlicedProgram& program, const Ranks& ranks, std::size_t row, std::size_t n_chunks,
+                              u64* answers) {
+  for (const RankTest& shared : program.shared_tests) {
+    const u8* of_rows = ranks.of_rows + shared.column * ranks.stride + row;
+    for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) test(of_rows + chunk * kChunk, shared.least, answers + chunk);
+    answers += kSliceChunks;
+  }
+}
+
+// Copies the answers to the tests of a tree, which has no tests of sets.
+inline void copy_tests(const SlicedTree& tree, const SlicedProgram& program, const u64* answers, Slices& slices) {
+  const std::uint16_t* shared = program.shared_of_test + tree.first_test;
+  for (std::size_t t = 0; t < tree.n_tests; ++t) {
+    const auto* from = reinterpret_cast<const Bits*>(answers + shared[t] * kSliceChunks);
+    auto* to = reinterpret_cast<Bits*>(slices.of[2 + t]);
+    for (std::size_t v = 0; v < kSliceVectors; ++v) to[v] = from[v];
+  }
+}
+
 // For the first kVectors of a slice.
 template <std::size_t kVectors>
 inline void select(const Select& way, Slices& slices) {
@@ -136,6 +156,16 @@ inline void select(const Select& way, Slices& slices) {
   }
 }
 
+// Selects the bits of the numbers of leaves from the answers to the tests of a tree.
+inline void select_planes(const SlicedTree& tree, const SlicedProgram& program, std::size_t n_chunks, Slices& slices) {
+  const Select* ways = program.selects + tree.first_select;
+  if (n_chunks > kSliceChunks / 2) {
+    for (std::size_t i = 0; i < tree.n_selects; ++i) select<kSliceVectors>(ways[i], slices);
+  } else {
+    for (std::size_t i = 0; i < tree.n_selects; ++i) select<kSliceVectors / 2>(ways[i], slices);
+  }
+}
+
 // Finds the bits of the numbers of the leaves that up to kSliceRows rows reach.
 inline void find_planes(const SlicedTree& tree, const SlicedProgram& program, const Ranks& ranks, std::size_t row,
                         std::size_t n_chunks, Slices& slices) {
@@ -144,12 +174,7 @@ inline void find_planes(const SlicedTree& tree, const SlicedProgram& program, co
   } else {
     make_tests(tree, program, ranks, row, n_chunks, slices);
   }
-  const Select* ways = program.selects + tree.first_select;
-  if (n_chunks > kSliceChunks / 2) {
-    for (std::size_t i = 0; i < tree.n_selects; ++i) select<kSliceVectors>(ways[i], slices);
-  } else {
-    for (std::size_t i = 0; i < tree.n_selects; ++i) select<kSliceVectors / 2>(ways[i], slices);
-  }
+  select_planes(tree, program, n_chunks, slices);
 }
 
 #if defined(__AVX512F__)

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 namespace scurry {
 namespace {
@@ -272,6 +273,7 @@ std::optional<Sliced> Sliced::find(const Trees& trees, const Columns& columns, s
     found->ranks_ = RankedColumns::make(lowering.questions, trees.category_bits(), max_columns, found->tests_,
                                         &found->set_tests_);
     if (!found->ranks_) return false;
+    if (extent == Extent::kLarge) found->share_tests();
     if (extent != Extent::kSmall) {
       const std::size_t worth = extent == Extent::kTops ? kernels().sliced.ranking_of_top : kernels().sliced.ranking_of_large;
       return found->ranks_->work() <= worth * trees.trees().size();
@@ -284,8 +286,28 @@ std::optional<Sliced> Sliced::find(const Trees& trees, const Columns& columns, s
   return found;
 }
 
+// Forests that were trained on few rows make the same tests again and again: then each is made once for a slice of rows,
+// and copied. The answers should stay in the cache of a core.
+void Sliced::share_tests() {
+  constexpr std::size_t kWorthCopying = 3, kMostShared = 2048;
+  const auto is_before = [](const RankTest& a, const RankTest& b) {
+    return std::pair(a.column, a.least) < std::pair(b.column, b.least);
+  };
+  std::vector<RankTest> shared = tests_;
+  std::sort(shared.begin(), shared.end(), is_before);
+  const auto is_same = [](const RankTest& a, const RankTest& b) { return a.column == b.column && a.least == b.least; };
+  shared.erase(std::unique(shared.begin(), shared.end(), is_same), shared.end());
+  if (shared.size() * kWorthCopying > tests_.size() || shared.size() > kMostShared) return;
+  for (const RankTest& test : tests_) {
+    const auto found = std::lower_bound(shared.begin(), shared.end(), test, is_before);
+    shared_of_test_.push_back(static_cast<std::uint16_t>(found - shared.begin()));
+  }
+  shared_tests_ = std::move(shared);
+}
+
 std::size_t Sliced::bytes() const {
-  return trees_.size() * sizeof(SlicedTree) + tests_.size() * sizeof(RankTest) +
+  return trees_.size() * sizeof(SlicedTree) + (tests_.size() + shared_tests_.size()) * sizeof(RankTest) +
+         shared_of_test_.size() * sizeof(std::uint16_t) +
          set_tests_.size() * sizeof(SetTest) + selects_.size() * sizeof(Select) +
          payloads_.size() * sizeof(std::uint32_t) + heaps_.size() * sizeof(RowTests) + ranks_->bytes();
 }

@@ -44,7 +44,9 @@ class Sliced {
 
   const RankedColumns& ranks() const { return *ranks_; }
   const std::vector<SlicedTree>& trees() const { return trees_; }
-  SlicedProgram program() const { return {tests_.data(), set_tests_.data(), selects_.data()}; }
+  SlicedProgram program() const {
+    return {tests_.data(), set_tests_.data(), selects_.data(), shared_tests_, shared_of_test_.data()};
+  }
   // By the numbers of a tree's leaves, with space for all that there could be.
   const std::vector<std::uint32_t>& payloads() const { return payloads_; }
   const std::uint32_t* payloads(std::size_t tree) const { return payloads_.data() + tree * n_numbers(); }
@@ -65,6 +67,7 @@ class Sliced {
   enum class Extent { kSmall, kLarge, kTops };
   Sliced(Extent extent) : extent_(extent) {}
   static std::optional<Sliced> find(const Trees& trees, const Columns& columns, std::size_t max_columns, Extent extent);
+  void share_tests();
   std::size_t n_numbers() const { return is_large() ? kLargeNumbers : kMaxSlicedLeaves; }  // of leaves
 
   Extent extent_;
@@ -72,6 +75,8 @@ class Sliced {
   std::vector<RankTest> tests_;
   std::vector<SetTest> set_tests_;
   std::vector<Select> selects_;
+  std::vector<RankTest> shared_tests_;  // see SlicedProgram
+  std::vector<std::uint16_t> shared_of_test_;
   std::vector<std::uint32_t> payloads_;
   std::optional<RankedColumns> ranks_;
   std::vector<RowTests> heaps_;  // for single rows, if all trees are flat and a register holds the ranks of a row

@@ -169,7 +169,7 @@ def test_large_trees(n_leaves, n_columns):
 def test_thresholds_of_large_trees(n_thresholds):
     forest = ragged_forest(50, 150, n_features=3, n_thresholds=n_thresholds, seed=n_thresholds, n_columns=3)
     assert forest.engine.slices_large
-    assert_same_bits(forest, rows_for(forest, 530), "walked")
+    assert_same_bits(forest, rows_for(forest, 1100), "walked")
 
 
 @pytest.mark.parametrize("missing", [0, 1, 2])
