@@ -301,7 +301,7 @@ struct SlicedProgram {
   const RankTest* tests;
   const SetTest* set_tests;
   const Select* selects;
-  // Of large trees, if many of them make the same tests: each test once, and which of these each of `tests` is.
+  // If trees make the same tests again and again: each test once, and which of these each of `tests` is.
   std::span<const RankTest> shared_tests;
   const std::uint16_t* shared_of_test;
 };
@@ -314,8 +314,8 @@ struct SlicedKernels {
   void (*walk_large)(const SlicedTree&, const SlicedProgram&, const Ranks&, std::size_t n,
                      const std::uint32_t* payload_of_leaf, std::uint32_t* payload);
   // sums[row][0..width) += table[payload][0..width) of the leaf the row reaches in each of some large trees, whose
-  // payloads are [tree][kLargeNumbers]; table and sums as for SumKernels::add_words. There is space for the answers to
-  // shared tests, kMostSliceChunks words for each.
+  // payloads are [tree][kLargeNumbers]; table and sums as for SumKernels::add_words. Here and below, `answers` has space
+  // for those to shared tests, kMostSliceChunks words for each.
   void (*add_words)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
                     const std::uint32_t* payloads, const std::uint16_t* table, std::size_t width, std::uint16_t* sums,
                     std::uint64_t* answers);
@@ -323,9 +323,9 @@ struct SlicedKernels {
   // tree [kMaxSlicedLeaves], or [word of a value][kMaxSlicedLeaves]. The leaves of trees that were numbered before
   // (SlicedLaneKernels::number) are not found again: `numbers` has where theirs are, or null, of each tree; or is null.
   void (*add_floats)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
-                     const float* values, float* sums, const std::uint8_t* const* numbers);
+                     const float* values, float* sums, const std::uint8_t* const* numbers, std::uint64_t* answers);
   void (*add_doubles)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
-                      const double* values, double* sums, const std::uint8_t* const* numbers);
+                      const double* values, double* sums, const std::uint8_t* const* numbers, std::uint64_t* answers);
   // payload[tree] for one row, given its ranks in kMaxRowRanks columns; payloads are [tree][kMaxSlicedLeaves]. The tests
   // of a tree of up to kMaxPlanes levels are in the order of a complete binary heap.
   void (*walk_row)(std::span<const RowTests> trees, const std::uint8_t* ranks, std::size_t n_columns,

@@ -74,12 +74,7 @@ void add_together(std::span<const SlicedTree> trees, const SlicedProgram& progra
     for (std::size_t first = 0; first < trees.size(); first += kTreesTogether) {
       const std::size_t n_trees = std::min(kTreesTogether, trees.size() - first);
       for (std::size_t t = 0; t < n_trees; ++t) {
-        if (program.shared_tests.empty()) {
-          find_planes(trees[first + t], program, ranks, row, n_chunks, slices);
-        } else {
-          copy_tests(trees[first + t], program, answers, slices);
-          select_planes(trees[first + t], program, n_chunks, slices);
-        }
+        find_planes(trees[first + t], program, ranks, row, n_chunks, answers, slices);
         for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) {
           number(trees[first + t], slices, chunk, leaf[t] + chunk * kChunk);
         }
@@ -192,17 +187,18 @@ inline void add_chunk(__m512i leaf, const __m512i (&words)[2][2], float* sums) {
 
 template <class Real>
 void add_trees(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
-               const Real* values, Real* sums, const u8* const* numbers) {
+               const Real* values, Real* sums, const u8* const* numbers, u64* answers) {
   constexpr std::size_t kWords = sizeof(Real) / 2;
   reorder(sums, n, false);
   Slices slices;
   for (std::size_t row = 0; row < n; row += kSliceRows) {
     const std::size_t n_chunks = std::min(kSliceChunks, (n - row) / kChunk);
     const Real* of_tree = values;
+    make_shared_tests(program, ranks, row, n_chunks, answers);
     for (std::size_t t = 0; t < trees.size(); ++t) {
       const SlicedTree& tree = trees[t];
       const u8* leaf = numbers == nullptr ? nullptr : numbers[t];
-      if (leaf == nullptr) find_planes(tree, program, ranks, row, n_chunks, slices);
+      if (leaf == nullptr) find_planes(tree, program, ranks, row, n_chunks, answers, slices);
       __m512i words[kWords][2];
       for (std::size_t i = 0; i < 2 * kWords; ++i) {
         words[i / 2][i % 2] = _mm512_load_si512(reinterpret_cast<const std::uint16_t*>(of_tree) + 32 * i);
@@ -223,11 +219,11 @@ constexpr bool kLeavesAreWords = false;
 
 template <class Real>
 void add_trees(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
-               const Real* values, Real* sums, const u8* const*) {
+               const Real* values, Real* sums, const u8* const*, u64* answers) {
   const auto number = [](const SlicedTree& tree, const Slices& slices, std::size_t chunk, u8* leaf) {
     number_leaves(tree, slices, chunk, leaf);
   };
-  add_together(trees, program, ranks, n, nullptr, number, [&](const auto& leaf, std::size_t first, std::size_t n_trees,
+  add_together(trees, program, ranks, n, answers, number, [&](const auto& leaf, std::size_t first, std::size_t n_trees,
                                                      std::size_t row, std::size_t n_rows) {
     const Real* of_tree = values + first * kMaxSlicedLeaves;
     const auto add = [&](std::size_t n_together) {

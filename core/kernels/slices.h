@@ -101,7 +101,18 @@ inline void test_set(const u8* codes, const SetTest& set, u64* bits) {
 #endif
 }
 
-// Makes all tests of a tree for n_chunks chunks of rows.
+// Makes the tests of sets of a tree for n_chunks chunks of rows.
+inline void make_set_tests(const SlicedTree& tree, const SlicedProgram& program, const Ranks& ranks, std::size_t row,
+                           std::size_t n_chunks, Slices& slices) {
+  const SetTest* sets = program.set_tests + tree.first_set_test;
+  u64* out = slices.of[2 + tree.n_tests];
+  for (std::size_t t = 0; t < tree.n_set_tests; ++t, out += kSliceChunks) {
+    const u8* of_rows = ranks.of_rows + sets[t].column * ranks.stride + row;
+    for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) test_set(of_rows + chunk * kChunk, sets[t], out + chunk);
+  }
+}
+
+// Makes all tests of a tree.
 inline void make_tests(const SlicedTree& tree, const SlicedProgram& program, const Ranks& ranks, std::size_t row,
                        std::size_t n_chunks, Slices& slices) {
   const RankTest* tests = program.tests + tree.first_test;
@@ -111,11 +122,7 @@ inline void make_tests(const SlicedTree& tree, const SlicedProgram& program, con
 #pragma GCC unroll 16
     for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) test(of_rows + chunk * kChunk, tests[t].least, out + chunk);
   }
-  const SetTest* sets = program.set_tests + tree.first_set_test;
-  for (std::size_t t = 0; t < tree.n_set_tests; ++t, out += kSliceChunks) {
-    const u8* of_rows = ranks.of_rows + sets[t].column * ranks.stride + row;
-    for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) test_set(of_rows + chunk * kChunk, sets[t], out + chunk);
-  }
+  make_set_tests(tree, program, ranks, row, n_chunks, slices);
 }
 
 // Makes the tests that trees share, [test][chunk].
@@ -128,7 +135,7 @@ inline void make_shared_tests(const SlicedProgram& program, const Ranks& ranks, 
   }
 }
 
-// Copies the answers to the tests of a tree, which has no tests of sets.
+// Copies the answers to the tests of a tree.
 inline void copy_tests(const SlicedTree& tree, const SlicedProgram& program, const u64* answers, Slices& slices) {
   const std::uint16_t* shared = program.shared_of_test + tree.first_test;
   for (std::size_t t = 0; t < tree.n_tests; ++t) {
@@ -174,6 +181,15 @@ inline void find_planes(const SlicedTree& tree, const SlicedProgram& program, co
   } else {
     make_tests(tree, program, ranks, row, n_chunks, slices);
   }
+  select_planes(tree, program, n_chunks, slices);
+}
+
+// The same, where make_shared_tests() has made the tests that trees share, if any.
+inline void find_planes(const SlicedTree& tree, const SlicedProgram& program, const Ranks& ranks, std::size_t row,
+                        std::size_t n_chunks, const u64* answers, Slices& slices) {
+  if (program.shared_tests.empty()) return find_planes(tree, program, ranks, row, n_chunks, slices);
+  copy_tests(tree, program, answers, slices);
+  make_set_tests(tree, program, ranks, row, n_chunks, slices);
   select_planes(tree, program, n_chunks, slices);
 }
 

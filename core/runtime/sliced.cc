@@ -273,7 +273,7 @@ std::optional<Sliced> Sliced::find(const Trees& trees, const Columns& columns, s
     found->ranks_ = RankedColumns::make(lowering.questions, trees.category_bits(), max_columns, found->tests_,
                                         &found->set_tests_);
     if (!found->ranks_) return false;
-    if (extent == Extent::kLarge) found->share_tests();
+    if (extent != Extent::kTops) found->share_tests();
     if (extent != Extent::kSmall) {
       const std::size_t worth = extent == Extent::kTops ? kernels().sliced.ranking_of_top : kernels().sliced.ranking_of_large;
       return found->ranks_->work() <= worth * trees.trees().size();
@@ -286,10 +286,10 @@ std::optional<Sliced> Sliced::find(const Trees& trees, const Columns& columns, s
   return found;
 }
 
-// Forests that were trained on few rows make the same tests again and again: then each is made once for a slice of rows,
-// and copied. The answers should stay in the cache of a core.
+// Models with few thresholds, of bins or of few training rows, make the same tests again and again: then each is made
+// once for a slice of rows, and copied. The answers should stay in the cache of a core.
 void Sliced::share_tests() {
-  constexpr std::size_t kWorthCopying = 3, kMostShared = 2048;
+  constexpr std::size_t kMostShared = 4096;
   const auto is_before = [](const RankTest& a, const RankTest& b) {
     return std::pair(a.column, a.least) < std::pair(b.column, b.least);
   };
@@ -297,7 +297,7 @@ void Sliced::share_tests() {
   std::sort(shared.begin(), shared.end(), is_before);
   const auto is_same = [](const RankTest& a, const RankTest& b) { return a.column == b.column && a.least == b.least; };
   shared.erase(std::unique(shared.begin(), shared.end(), is_same), shared.end());
-  if (shared.size() * kWorthCopying > tests_.size() || shared.size() > kMostShared) return;
+  if (shared.size() * kWorthSharing > tests_.size() || shared.size() > kMostShared) return;
   for (const RankTest& test : tests_) {
     const auto found = std::lower_bound(shared.begin(), shared.end(), test, is_before);
     shared_of_test_.push_back(static_cast<std::uint16_t>(found - shared.begin()));
@@ -372,6 +372,7 @@ template <class Real>
 void SlicedSums::add(const Sliced& sliced, const Block& block, Real* sums,
                      std::span<const std::uint8_t* const> numbers) const {
   thread_local std::vector<const std::uint8_t*> of_trees;
+  thread_local AlignedVector<std::uint64_t> answers;
   of_trees.clear();
   if (!numbers.empty()) {
     for (const std::size_t tree : index_) of_trees.push_back(numbers[tree]);
@@ -380,12 +381,18 @@ void SlicedSums::add(const Sliced& sliced, const Block& block, Real* sums,
   for (const std::size_t n_trees : n_trees_) {
     const std::span<const SlicedTree> trees(trees_.data() + first, n_trees);
     const std::uint8_t* const* of_output = of_trees.empty() ? nullptr : of_trees.data() + first;
+    // Trees of one output, or those that are left, may share too little.
+    SlicedProgram program = sliced.program();
+    std::size_t n_tests = 0;
+    for (const SlicedTree& tree : trees) n_tests += tree.n_tests;
+    if (of_output != nullptr || program.shared_tests.size() * Sliced::kWorthSharing > n_tests) program.shared_tests = {};
+    answers.resize(program.shared_tests.size() * kMostSliceChunks);
     if constexpr (std::is_same_v<Real, float>) {
-      kernels().sliced.add_floats(trees, sliced.program(), block.ranks, block.n,
-                                  floats_.data() + first * kMaxSlicedLeaves, sums, of_output);
+      kernels().sliced.add_floats(trees, program, block.ranks, block.n, floats_.data() + first * kMaxSlicedLeaves, sums,
+                                  of_output, answers.data());
     } else {
-      kernels().sliced.add_doubles(trees, sliced.program(), block.ranks, block.n,
-                                   doubles_.data() + first * kMaxSlicedLeaves, sums, of_output);
+      kernels().sliced.add_doubles(trees, program, block.ranks, block.n, doubles_.data() + first * kMaxSlicedLeaves,
+                                   sums, of_output, answers.data());
     }
     first += n_trees;
     sums += block.n;

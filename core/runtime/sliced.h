@@ -51,6 +51,7 @@ class Sliced {
   const std::vector<std::uint32_t>& payloads() const { return payloads_; }
   const std::uint32_t* payloads(std::size_t tree) const { return payloads_.data() + tree * n_numbers(); }
   bool is_large() const { return extent_ == Extent::kLarge; }
+  static constexpr std::size_t kWorthSharing = 3;  // how often tests must be made again for answers to be copied
   std::size_t bytes() const;
 
   // payload[row] of the leaf each row of the block reaches in a tree: of payloads(), or of others by the same leaves.
