@@ -219,14 +219,10 @@ def speed_table(results: dict[str, dict[str, Any]]) -> str:
 
 
 AIMS_NOTE = """\
-What limits the misses: of scikit-learn's forests with AVX2, covertype of unlimited depth was last stored beside much
-other work; where only the two took turns, 7.0 was reached beside other work, and 8.1 in runs one after the other
-without any. Of digits, AVX2 takes 1.4 times as long as AVX-512, whose registers are twice as long, and scikit-learn
-is fast on trees this small: where only the two took turns, AVX-512 reached 8.2 and AVX2 5.9. Stopping early has work
-beside the trees: reading rows, checking, moving those that stay; auto was 17.8 to 18.5 times oneDAL in three runs,
-of which the last counts. After other work, an exit finds the caches of this busy machine full of what other
-processes left there: a pause of 11 ms without any work of ours costs it as much, and at a priority that hardly lets
-others run in between it is about 5 %."""
+What limits the misses: stopping early has work beside the trees: reading rows, checking, moving those that stay. There,
+auto was 17.8 to 18.5 times oneDAL in three runs, of which the last counts. After other work, an exit finds the caches of
+this busy machine full of what other processes left there: a pause of 11 ms without any work of ours costs it as much,
+and at a priority that hardly lets others run in between it is about 5 %."""
 
 
 def aims_table(results: dict[str, dict[str, Any]]) -> str:
