@@ -220,9 +220,9 @@ def speed_table(results: dict[str, dict[str, Any]]) -> str:
 
 AIMS_NOTE = """\
 What limits the misses: stopping early has work beside the trees: reading rows, checking, moving those that stay. There,
-auto was 17.8 to 18.5 times oneDAL in three runs, of which the last counts. After other work, an exit finds the caches of
-this busy machine full of what other processes left there: a pause of 11 ms without any work of ours costs it as much,
-and at a priority that hardly lets others run in between it is about 5 %."""
+auto was 17.8 to 18.5 times oneDAL in three runs, of which the last counts. After other work, an exit finds the caches
+of this busy machine full of what other processes left there: a pause of 11 ms without any work of ours costs it as
+much, and at a priority that hardly lets others run in between it is about 5 %."""
 
 
 def aims_table(results: dict[str, dict[str, Any]]) -> str:
