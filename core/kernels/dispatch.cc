@@ -69,7 +69,7 @@ bool has_vbmi(const Processor& processor) {
 const Kernels& avx512_of(const Processor& processor) {
   static const Kernels with_vbmi = [] {
     const Kernels& of = avx512::kTable;
-    return Kernels{of.encode, of.narrow, of.wide,   of.sums,         of.ranks,
+    return Kernels{of.encode, of.narrow, of.wide,   of.sums,         of.lane_tests, of.ranks,
                    of.rivals, of.states, avx512vbmi::kSymmetricKernels, of.sliced, of.sliced_lanes,
                    avx512vbmi::kCompressKernels, of.max_register_stride, of.tops_stride, of.tests_by_column, of.name};
   }();

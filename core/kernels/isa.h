@@ -54,6 +54,7 @@ constexpr bool kSaysLeft = true;  // a constant is compared with memory, which c
 
 extern const CompressKernels kCompressKernels;
 extern const EncodeKernels kEncodeKernels;
+extern const LaneTestKernels kLaneTestKernels;
 extern const RankKernels kRankKernels;
 extern const RivalKernels kRivalKernels;
 extern const SlicedKernels kSlicedKernels;

@@ -110,6 +110,7 @@ struct LaneTest {
   const std::int32_t* edges;
   std::size_t n_edges;
   const double* limits;
+  const std::int32_t* whole_limits;  // what spreads, which are whole numbers, must not exceed if square is 0; or null
 };
 
 constexpr std::size_t kMostRanked = 64;
@@ -162,10 +163,13 @@ struct SumKernels {
   // `width` sums, aligned like the table.
   void (*add_lanes)(const LaneTable& table, const std::uint32_t* payload, std::size_t spacing, std::size_t n_trees,
                     std::size_t n, std::int32_t* sums, std::size_t width);
+};
+
+struct LaneTestKernels {
   // The bit of each row in exits (kChunk bits per word) says whether its sums stop it. Arrays over rows have space for n
   // rounded up to a multiple of kChunk.
-  void (*test_lanes)(const LaneTest& test, const std::int32_t* sums, std::size_t width, std::size_t n,
-                     std::uint64_t* exits);
+  void (*test)(const LaneTest& test, const std::int32_t* sums, std::size_t width, std::size_t n,
+               std::uint64_t* exits);
   // The k-th largest of n numbers, more than k and no more than kMostRanked, and the next.
   Neighbours (*select)(const std::int32_t* numbers, std::size_t n, std::size_t k);
 };
@@ -193,25 +197,24 @@ struct RankColumn {
   // The thresholds of one column of keys may become several columns of ranks, of which this is the first: their thresholds
   // follow each other, kMaxThresholds in each but the last.
   std::uint32_t n_parts = 1;
+  std::uint32_t table = 0;  // the first entry of its table
 };
 
 constexpr std::uint32_t kMaxThresholds = 255;  // so that a rank is a byte
 
-// Thresholds, evenly spread among those of a column (of all its parts), between which the others are searched: 31, and one
-// above all keys.
-constexpr std::size_t kCoarse = 32;
-
 struct Ranking {
   std::span<const RankColumn> columns;
   const std::uint32_t* thresholds;
-  const std::uint32_t* coarse;  // [column][kCoarse] as RankKernels::spread() writes them, 64-byte aligned
+  const std::uint32_t* tables;  // what RankKernels::arrange() writes, a table for each column of keys, 64-byte aligned
   const CategoryTest* category_tests;
   const std::uint32_t* category_bits;
 };
 
 struct RankKernels {
-  // Writes the coarse thresholds of n, in the order in which rank() wants them.
-  void (*spread)(const std::uint32_t* thresholds, std::uint32_t n, std::uint32_t* coarse);
+  // Writes those of n thresholds between which rank() searches in registers, in the order in which it wants them; how many
+  // entries this takes.
+  std::size_t (*table_size)(std::uint32_t n);
+  void (*arrange)(const std::uint32_t* thresholds, std::uint32_t n, std::uint32_t* table);
   // ranks[column][row] of n rows, a multiple of kChunk, whose keys are [row][key_stride].
   void (*rank)(const Ranking&, const std::uint32_t* keys, std::size_t key_stride, std::size_t n, std::uint8_t* ranks,
                std::size_t stride);
@@ -441,6 +444,7 @@ struct Kernels {
   const WalkKernels<NarrowNode>& narrow;
   const WalkKernels<WideNode>& wide;
   const SumKernels& sums;
+  const LaneTestKernels& lane_tests;
   const RankKernels& ranks;
   const RivalKernels& rivals;
   const StateKernels& states;

@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "kernels/isa.h"
+#include "kernels/search.h"
 
 namespace scurry::SCURRY_ISA {
 namespace {
@@ -20,6 +20,10 @@ constexpr u32 kFewThresholds = 16;
 
 constexpr u32 kFine = 8;  // thresholds between two coarse ones, if there are many
 
+// Thresholds, evenly spread among those of a column (of all its parts), between which the others are searched: 31, and one
+// above all keys.
+constexpr std::size_t kCoarse = 32;
+
 // How many of n thresholds there are for each coarse one.
 inline u32 step_of(u32 n) {
   const u32 padded = std::bit_ceil(n + 1);
@@ -33,7 +37,7 @@ inline u32 coarse_at(const u32* thresholds, u32 n, std::size_t place) {
 }
 
 // Counts the thresholds below each of kChunk keys.
-void count_thresholds(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], u8* ranks) {
+void count_thresholds(const u32* thresholds, u32 n, const u32* keys, u8* ranks) {
   alignas(64) std::int32_t counts[kChunk];
   for (std::size_t row = 0; row < kChunk; row += kVectorLanes) {
     const Signed x = reinterpret_cast<Signed>(*reinterpret_cast<const Vector*>(keys + row) ^ 0x80000000u);
@@ -50,15 +54,63 @@ constexpr std::size_t kKeyVectors = kChunk / kVectorLanes;
 
 inline __m512i splat(u32 x) { return _mm512_set1_epi32(static_cast<int>(x)); }
 
-// In their order.
-void spread(const u32* thresholds, u32 n, u32* coarse) {
-  for (std::size_t place = 0; place < kCoarse; ++place) coarse[place] = coarse_at(thresholds, n, place);
+std::size_t table_size(u32 n) { return n > kMaxThresholds ? kCoarse : std::max<std::size_t>(std::bit_ceil(n + 1), kVectorLanes); }
+
+// As many as a byte counts become a search tree. Of more, the coarse ones are in their order.
+void arrange(const u32* thresholds, u32 n, u32* table) {
+  if (n <= kMaxThresholds) return plant_tree(thresholds, n, table_size(n), kNanKey, table);
+  for (std::size_t place = 0; place < kCoarse; ++place) table[place] = coarse_at(thresholds, n, place);
+}
+
+// The low bytes of kChunk numbers below 256, in their order.
+inline __m512i pack_bytes(const __m512i (&numbers)[kKeyVectors]) {
+  // Packing takes four numbers of each register at a time, from a quarter of each.
+  const __m512i low = _mm512_packs_epi32(numbers[0], numbers[1]), high = _mm512_packs_epi32(numbers[2], numbers[3]);
+  const __m512i fours = _mm512_packus_epi16(low, high);
+  const __m512i order = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+  return _mm512_maskz_permutexvar_epi32(0xFFFF, order, fours);
+}
+
+// Counts the thresholds below keys by going down a search tree, with several vectors at a time, as none depends on another.
+template <std::size_t kLevels>
+void search_tree(const u32* tree, const u32* keys, std::size_t n, u8* ranks) {
+  constexpr std::size_t kRegisters = (std::size_t{1} << kLevels) / kVectorLanes;
+  Signed table[kRegisters];
+  std::copy_n(reinterpret_cast<const Signed*>(tree), kRegisters, table);
+  for (std::size_t row = 0; row < n; row += kChunk) {
+    Signed node[kKeyVectors];
+    for (Signed& lanes : node) lanes = Signed{} + 1;
+    const auto descend = [&]<std::size_t kLevel> {
+      for (std::size_t v = 0; v < kKeyVectors; ++v) {
+        const Vector threshold = reinterpret_cast<Vector>(pick_level<kLevel>(table, node[v]));
+        const Signed above = reinterpret_cast<const Vector*>(keys + row)[v] > threshold;
+        node[v] = node[v] + node[v] - above;
+      }
+    };
+    [&]<std::size_t... kLevel>(std::index_sequence<kLevel...>) {
+      (descend.template operator()<kLevel>(), ...);
+    }(std::make_index_sequence<kLevels>());
+    __m512i rank[kKeyVectors];
+    for (std::size_t v = 0; v < kKeyVectors; ++v) rank[v] = reinterpret_cast<__m512i>(node[v] - (1 << kLevels));
+    _mm512_store_si512(ranks + row, pack_bytes(rank));
+  }
+}
+
+void search_thresholds(const u32*, u32 n, const u32* table, const u32* keys, std::size_t n_rows, u8* ranks) {
+  switch (std::bit_width(table_size(n)) - 1) {
+    case 4: return search_tree<4>(table, keys, n_rows, ranks);
+    case 5: return search_tree<5>(table, keys, n_rows, ranks);
+    case 6: return search_tree<6>(table, keys, n_rows, ranks);
+    case 7: return search_tree<7>(table, keys, n_rows, ranks);
+    default: return search_tree<8>(table, keys, n_rows, ranks);
+  }
 }
 
 // Counts the coarse thresholds below each key by halving, kept in two registers. Several vectors take each step together,
 // as none depends on another.
-inline void search_coarse(const u32* coarse, const u32 (&keys)[kChunk], __m512i (&rank)[kKeyVectors]) {
+void search_coarse(const u32* coarse, const u32* keys, u32* ranks) {
   const __m512i low = _mm512_load_si512(coarse), high = _mm512_load_si512(coarse + kVectorLanes);
+  __m512i rank[kKeyVectors];
   for (__m512i& lanes : rank) lanes = _mm512_setzero_si512();
   for (u32 half = kCoarse / 2; half > 0; half /= 2) {
     for (std::size_t v = 0; v < kKeyVectors; ++v) {
@@ -67,27 +119,7 @@ inline void search_coarse(const u32* coarse, const u32 (&keys)[kChunk], __m512i 
       rank[v] = _mm512_mask_add_epi32(rank[v], above, rank[v], splat(half));
     }
   }
-}
-
-void search_coarse(const u32* coarse, const u32 (&keys)[kChunk], u32* ranks) {
-  __m512i rank[kKeyVectors];
-  search_coarse(coarse, keys, rank);
   for (std::size_t v = 0; v < kKeyVectors; ++v) _mm512_store_si512(ranks + v * kVectorLanes, rank[v]);
-}
-
-void search_coarse(const u32* coarse, const u32 (&keys)[kChunk], u8* ranks) {
-  __m512i rank[kKeyVectors];
-  search_coarse(coarse, keys, rank);
-  for (std::size_t v = 0; v < kKeyVectors; ++v) {
-    _mm_store_si128(reinterpret_cast<__m128i*>(ranks + v * kVectorLanes), _mm512_maskz_cvtepi32_epi8(0xFFFF, rank[v]));
-  }
-}
-
-// How many of kFine thresholds are below a key.
-inline u32 count_fine(const u32* thresholds, u32 key) {
-  const __m256i those = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(thresholds));
-  const __mmask8 below = _mm256_cmplt_epu32_mask(those, _mm256_set1_epi32(static_cast<int>(key)));
-  return static_cast<u32>(std::popcount(static_cast<u8>(below)));
 }
 
 // How many of some thresholds are below a key; not all, and their number is a power of two.
@@ -101,11 +133,14 @@ inline u32 count_some(const u32* thresholds, u32 n, u32 key) {
 
 #elif defined(__AVX2__)
 
-// The last of every four, then the first, the second and the third of them, as signed keys: registers of eight.
-void spread(const u32* thresholds, u32 n, u32* coarse) {
+std::size_t table_size(u32) { return kCoarse; }
+
+// The coarse ones: the last of every four, then the first, the second and the third of them, as signed keys, in registers
+// of eight.
+void arrange(const u32* thresholds, u32 n, u32* table) {
   for (std::size_t place = 0; place < kCoarse; ++place) {
     const auto key = static_cast<u32>(signed_key(coarse_at(thresholds, n, place)));
-    coarse[(place + 1) % 4 * kVectorLanes + place / 4] = key;
+    table[(place + 1) % 4 * kVectorLanes + place / 4] = key;
   }
 }
 
@@ -115,7 +150,7 @@ inline Signed pick(Signed table, Signed at) {
 }
 
 // Counts the coarse thresholds below each key: finds its four by halving, then compares with three of these.
-void search_coarse(const u32* coarse, const u32 (&keys)[kChunk], u32* ranks) {
+void search_coarse(const u32* coarse, const u32* keys, u32* ranks) {
   const auto* of_four = reinterpret_cast<const Signed*>(coarse);
   const Signed last = of_four[0], first = of_four[1], second = of_four[2], third = of_four[3];
   const Signed middle = Signed{} + last[3];
@@ -129,12 +164,7 @@ void search_coarse(const u32* coarse, const u32 (&keys)[kChunk], u32* ranks) {
   }
 }
 
-void search_coarse(const u32* coarse, const u32 (&keys)[kChunk], u8* ranks) {
-  alignas(64) u32 found[kChunk];
-  search_coarse(coarse, keys, found);
-  for (std::size_t row = 0; row < kChunk; ++row) ranks[row] = static_cast<u8>(found[row]);
-}
-
+// How many of kFine thresholds are below a key.
 inline u32 count_fine(const u32* thresholds, u32 key) {
   const __m256i those = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(thresholds));
   const __m256i sign = _mm256_set1_epi32(std::numeric_limits<std::int32_t>::min());
@@ -148,22 +178,27 @@ inline u32 count_some(const u32* thresholds, u32 n, u32 key) {
   return count;
 }
 
+// Counts the thresholds below keys: among the coarse ones, then among those between two of these.
+void search_thresholds(const u32* thresholds, u32 n, const u32* coarse, const u32* keys, std::size_t n_rows, u8* ranks) {
+  alignas(64) u32 found[kChunk];
+  for (; n_rows > 0; n_rows -= kChunk, keys += kChunk, ranks += kChunk) {
+    search_coarse(coarse, keys, found);
+    if (step_of(n) == 1) {
+      for (std::size_t row = 0; row < kChunk; ++row) ranks[row] = static_cast<u8>(found[row]);
+    } else {
+      for (std::size_t row = 0; row < kChunk; ++row) {
+        ranks[row] = static_cast<u8>(kFine * found[row] + count_fine(thresholds + kFine * found[row], keys[row]));
+      }
+    }
+  }
+}
+
 #endif
 
 #if defined(__AVX2__)
 
-// Counts the thresholds below each key: among the coarse ones, then among those between two of these.
-void search_thresholds(const u32* thresholds, u32 n, const u32* coarse, const u32 (&keys)[kChunk], u8* ranks) {
-  if (step_of(n) == 1) return search_coarse(coarse, keys, ranks);
-  alignas(64) u32 found[kChunk];
-  search_coarse(coarse, keys, found);
-  for (std::size_t row = 0; row < kChunk; ++row) {
-    ranks[row] = static_cast<u8>(kFine * found[row] + count_fine(thresholds + kFine * found[row], keys[row]));
-  }
-}
-
-// The same for more thresholds than a byte counts.
-void search_many(const u32* thresholds, u32 n, const u32* coarse, const u32 (&keys)[kChunk], u32* ranks) {
+// Counts more thresholds than a byte does.
+void search_many(const u32* thresholds, u32 n, const u32* coarse, const u32* keys, u32* ranks) {
   const u32 step = step_of(n);
   search_coarse(coarse, keys, ranks);
   for (std::size_t row = 0; row < kChunk; ++row) {
@@ -174,11 +209,12 @@ void search_many(const u32* thresholds, u32 n, const u32* coarse, const u32 (&ke
 #else
 
 // There is no instruction that picks thresholds from registers.
-void spread(const u32*, u32, u32* coarse) { std::fill_n(coarse, kCoarse, kNanKey); }
+std::size_t table_size(u32) { return 0; }
+void arrange(const u32*, u32, u32*) {}
 
 // Counts the thresholds below each key by halving; their number with padding is a power of two.
 template <class Rank>
-void search(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], Rank* ranks) {
+void search(const u32* thresholds, u32 n, const u32* keys, Rank* ranks) {
   const u32 first_half = std::bit_ceil(n + 1) / 2;
   for (std::size_t row = 0; row < kChunk; row += kLanes) {
     u32 rank[kLanes] = {};
@@ -192,22 +228,22 @@ void search(const u32* thresholds, u32 n, const u32 (&keys)[kChunk], Rank* ranks
   }
 }
 
-void search_thresholds(const u32* thresholds, u32 n, const u32*, const u32 (&keys)[kChunk], u8* ranks) {
-  search(thresholds, n, keys, ranks);
+void search_thresholds(const u32* thresholds, u32 n, const u32*, const u32* keys, std::size_t n_rows, u8* ranks) {
+  for (std::size_t row = 0; row < n_rows; row += kChunk) search(thresholds, n, keys + row, ranks + row);
 }
 
-void search_many(const u32* thresholds, u32 n, const u32*, const u32 (&keys)[kChunk], u32* ranks) {
+void search_many(const u32* thresholds, u32 n, const u32*, const u32* keys, u32* ranks) {
   search(thresholds, n, keys, ranks);
 }
 
 #endif
 
 // The ranks of a column that is the first of several: one search, of which each column counts its own thresholds.
-void rank_parts(const u32* thresholds, const u32* coarse, const RankColumn* parts, const u32 (&keys)[kChunk], u8* ranks,
+void rank_parts(const u32* thresholds, const u32* table, const RankColumn* parts, const u32* keys, u8* ranks,
                 std::size_t stride) {
   const u32 n_parts = parts->n_parts, last = (n_parts - 1) * kMaxThresholds;
   alignas(64) u32 all[kChunk];
-  search_many(thresholds, last + parts[n_parts - 1].n_thresholds, coarse, keys, all);
+  search_many(thresholds, last + parts[n_parts - 1].n_thresholds, table, keys, all);
   for (u32 below = 0; below <= last; below += kMaxThresholds, ranks += stride) {
     for (std::size_t row = 0; row < kChunk; ++row) {
       const u32 rank = std::min(std::max(all[row], below) - below, kMaxThresholds);
@@ -221,7 +257,7 @@ inline bool is_in_set(const CategoryTest& test, const u32* bits, u32 code) {
                             : code == kNanKey && test.nan_left;
 }
 
-void test_set(const CategoryTest& test, const u32* bits, const u32 (&codes)[kChunk], u8* ranks) {
+void test_set(const CategoryTest& test, const u32* bits, const u32* codes, u8* ranks) {
   for (std::size_t row = 0; row < kChunk; ++row) ranks[row] = !is_in_set(test, bits, codes[row]);
 }
 
@@ -247,19 +283,22 @@ inline void transpose(Square (&rows)[kSide], std::index_sequence<kAt...>) {
   }
 }
 
-// The keys of kChunk rows in a few columns that lie next to each other.
+// Rows that are ranked together: the thresholds of a column stay in registers for as many, and their keys near the core.
+constexpr std::size_t kRankedRows = 4 * kChunk;
+
+// The keys of some rows in a few columns that lie next to each other.
 struct KeysByColumn {
   static constexpr std::size_t kColumns = kSide;
-  alignas(64) u32 of[kColumns][kChunk];
+  alignas(64) u32 of[kColumns][kRankedRows];
   std::size_t first = 0, end = 0;
 
   // Reads behind the last column of a row where there are not so many left, but not behind its end: strides are multiples
   // of kColumns.
-  const u32 (&column(std::size_t c, const u32* by_row, std::size_t key_stride))[kChunk] {
+  const u32* column(std::size_t c, const u32* by_row, std::size_t key_stride, std::size_t n) {
     if (c < first || c >= end) {
       first = c / kColumns * kColumns;
       end = first + kColumns;
-      for (std::size_t row = 0; row < kChunk; row += kSide) {
+      for (std::size_t row = 0; row < n; row += kSide) {
         Square rows[kSide];
         for (std::size_t i = 0; i < kSide; ++i) {
           rows[i] = *reinterpret_cast<const UnalignedSquare*>(by_row + (row + i) * key_stride + first);
@@ -272,39 +311,46 @@ struct KeysByColumn {
   }
 };
 
+// Ranks n rows in a column, or in all its parts.
+void rank_column(const Ranking& ranking, const RankColumn& column, const u32* keys, std::size_t n, u8* ranks,
+                 std::size_t stride) {
+  const u32 *thresholds = ranking.thresholds + column.first, *table = ranking.tables + column.table;
+  if (column.kind == RankKind::kThresholds && column.n_parts == 1 && column.n_thresholds > kFewThresholds) {
+    search_thresholds(thresholds, column.n_thresholds, table, keys, n, ranks);
+  } else {
+    for (std::size_t row = 0; row < n; row += kChunk) {
+      if (column.n_parts > 1) {
+        rank_parts(thresholds, table, &column, keys + row, ranks + row, stride);
+      } else if (column.kind == RankKind::kSet) {
+        test_set(ranking.category_tests[column.first], ranking.category_bits, keys + row, ranks + row);
+      } else {
+        count_thresholds(thresholds, column.n_thresholds, keys + row, ranks + row);
+      }
+    }
+  }
+  for (std::size_t i = 0; kRankBias != 0 && column.n_parts == 1 && i < n; ++i) ranks[i] ^= kRankBias;
+}
+
 void rank_rows(const Ranking& ranking, const u32* by_row, std::size_t key_stride, std::size_t n, u8* ranks,
                std::size_t stride) {
-  alignas(64) u32 without_missing[kChunk];
-  for (std::size_t row = 0; row < n; row += kChunk) {
+  alignas(64) u32 without_missing[kRankedRows];
+  for (std::size_t row = 0; row < n; row += kRankedRows) {
+    const std::size_t n_rows = std::min(kRankedRows, n - row);
     KeysByColumn by_column;
     u8* out = ranks + row;
     for (std::size_t c = 0; c < ranking.columns.size(); c += ranking.columns[c].n_parts) {
       const RankColumn& column = ranking.columns[c];
-      const u32* thresholds = ranking.thresholds + column.first;
-      const auto* keys = &by_column.column(column.column, by_row + row * key_stride, key_stride);
+      const u32* keys = by_column.column(column.column, by_row + row * key_stride, key_stride, n_rows);
       if (column.kind == RankKind::kCodes) {
-        for (std::size_t i = 0; i < kChunk; ++i) out[i] = code_of((*keys)[i]);
-        out += stride;
-        continue;
-      }
-      if (column.missing_left) {
-        for (std::size_t i = 0; i < kChunk; ++i) without_missing[i] = (*keys)[i] == kNanKey ? 0 : (*keys)[i];
-        keys = &without_missing;
-      }
-      if (column.n_parts > 1) {
-        rank_parts(thresholds, ranking.coarse + c * kCoarse, &column, *keys, out, stride);
-        out += column.n_parts * stride;
-        continue;
-      }
-      if (column.kind == RankKind::kSet) {
-        test_set(ranking.category_tests[column.first], ranking.category_bits, *keys, out);
-      } else if (column.n_thresholds <= kFewThresholds) {
-        count_thresholds(thresholds, column.n_thresholds, *keys, out);
+        for (std::size_t i = 0; i < n_rows; ++i) out[i] = code_of(keys[i]);
       } else {
-        search_thresholds(thresholds, column.n_thresholds, ranking.coarse + c * kCoarse, *keys, out);
+        if (column.missing_left) {
+          for (std::size_t i = 0; i < n_rows; ++i) without_missing[i] = keys[i] == kNanKey ? 0 : keys[i];
+          keys = without_missing;
+        }
+        rank_column(ranking, column, keys, n_rows, out, stride);
       }
-      for (std::size_t i = 0; kRankBias != 0 && i < kChunk; ++i) out[i] ^= kRankBias;
-      out += stride;
+      out += column.n_parts * stride;
     }
   }
 }
@@ -398,6 +444,6 @@ void rank_numbers(const double* thresholds, u32 n_padded, const T* x, std::size_
 
 }  // namespace
 
-const RankKernels kRankKernels = {spread, rank_rows, rank_row, rank_numbers<float>, rank_numbers<double>};
+const RankKernels kRankKernels = {table_size, arrange, rank_rows, rank_row, rank_numbers<float>, rank_numbers<double>};
 
 }  // namespace scurry::SCURRY_ISA

@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "kernels/isa.h"
+#include "kernels/bits.h"
 
 namespace scurry::SCURRY_ISA {
 namespace {
@@ -109,26 +109,6 @@ void add_words(const std::uint16_t* table, std::size_t width, const u32* payload
     case 32: return add_word_parts<Some, 64 / sizeof(Some)>(table, width, payload, n, sums);
     default: return add_word_parts<Some, 0>(table, width, payload, n, sums);
   }
-}
-
-// Bit i of the result is the sign of lane i.
-inline std::uint64_t bits_of(Signed lanes) {
-#if defined(__AVX512F__)
-  return _mm512_movepi32_mask(reinterpret_cast<__m512i>(lanes));
-#elif defined(__AVX2__)
-  return static_cast<u32>(_mm256_movemask_ps(reinterpret_cast<__m256>(lanes)));
-#elif defined(__SSE2__)
-  return static_cast<u32>(_mm_movemask_ps(reinterpret_cast<__m128>(lanes)));
-#else
-  std::uint64_t bits = 0;
-  for (std::size_t lane = 0; lane < kVectorLanes; ++lane) bits |= static_cast<std::uint64_t>(lanes[lane] < 0) << lane;
-  return bits;
-#endif
-}
-
-// Forgets the bits of rows that are not there.
-inline void keep_first(std::uint64_t& bits, std::size_t n) {
-  if (n < kChunk) bits &= (std::uint64_t{1} << n) - 1;
 }
 
 void look_up(const u32* table, u32 mask, std::size_t n, u32* payload) {
@@ -316,168 +296,10 @@ void add_lanes(const LaneTable& table, const u32* payload, std::size_t spacing, 
   }
 }
 
-// The sums of kChunk rows in one lane.
-inline void read_lane(const std::int32_t* sums, std::size_t width, std::int32_t* to) {
-  if (width == 1) {
-    std::copy_n(sums, kChunk, to);
-  } else {
-    for (std::size_t i = 0; i < kChunk; ++i) to[i] = sums[i * width];
-  }
-}
-
-constexpr std::size_t kFewEdges = 8;  // that few are compared with all rows
-#if defined(__AVX512F__)
-constexpr std::size_t kSomeEdges = 63;  // that few are searched in registers, more row by row
-#else
-constexpr std::size_t kSomeEdges = 64;
-#endif
-
-inline u32 interval_of(const LaneTest& test, std::int32_t sum) {
-  u32 first = 0, last = static_cast<u32>(test.n_edges);
-  while (first < last) {
-    const u32 middle = first + (last - first) / 2;
-    if (test.edges[middle] <= sum) {
-      first = middle + 1;
-    } else {
-      last = middle;
-    }
-  }
-  return first;
-}
-
-// Finds the intervals of kChunk sums between some edges.
-class SomeEdges {
- public:
-  explicit SomeEdges(const LaneTest& test) : test_(test) {
-#if defined(__AVX512F__)
-    if (test.n_edges > kSomeEdges) return;
-    alignas(64) std::int32_t padded[kSomeEdges + 1];
-    std::fill(std::copy_n(test.edges, test.n_edges, padded), padded + kSomeEdges + 1,
-              std::numeric_limits<std::int32_t>::max());
-    for (std::size_t i = 0; i < 4; ++i) edges_[i] = _mm512_load_si512(padded + i * kVectorLanes);
-    middle_ = padded[kSomeEdges / 2];
-#endif
-  }
-
-  void find(const std::int32_t* sum, u32* interval) const {
-    if (test_.n_edges > kSomeEdges) {
-      for (std::size_t i = 0; i < kChunk; ++i) interval[i] = interval_of(test_, sum[i]);
-#if defined(__AVX512F__)
-    } else if (test_.n_edges > kFewEdges) {
-      for (std::size_t row = 0; row < kChunk; row += kVectorLanes) search(sum + row, interval + row);
-#endif
-    } else {
-      for (std::size_t i = 0; i < kChunk; ++i) interval[i] = 0;
-      for (std::size_t edge = 0; edge < test_.n_edges; ++edge) {
-        for (std::size_t i = 0; i < kChunk; ++i) interval[i] += sum[i] >= test_.edges[edge];
-      }
-    }
-  }
-
- private:
-  const LaneTest& test_;
-#if defined(__AVX512F__)
-  void search(const std::int32_t* sum, u32* interval) const {
-    const __m512i x = _mm512_load_si512(sum);
-    const __mmask16 is_high = _mm512_cmpge_epi32_mask(x, _mm512_set1_epi32(middle_));
-    __m512i rank = _mm512_setzero_si512();  // in its half
-    for (int half = 16; half > 0; half /= 2) {
-      const __m512i at = _mm512_add_epi32(rank, _mm512_set1_epi32(half - 1));
-      const __m512i edge = _mm512_mask_blend_epi32(is_high, _mm512_permutex2var_epi32(edges_[0], at, edges_[1]),
-                                                   _mm512_permutex2var_epi32(edges_[2], at, edges_[3]));
-      rank = _mm512_mask_add_epi32(rank, _mm512_cmpge_epi32_mask(x, edge), rank, _mm512_set1_epi32(half));
-    }
-    rank = _mm512_mask_add_epi32(rank, is_high, rank, _mm512_set1_epi32(32));
-    // Rows that are not there have any sum, which may be as large as what edges are padded with.
-    const __m512i last = _mm512_set1_epi32(static_cast<int>(test_.n_edges));
-    _mm512_store_si512(interval, _mm512_maskz_min_epu32(0xFFFF, rank, last));
-  }
-
-  __m512i edges_[4];
-  std::int32_t middle_;
-#endif
-};
-
-// Tests without spreads: whether a row stops depends on its interval alone, and changes at some of the edges.
-void test_intervals(const LaneTest& test, const std::int32_t* sums, std::size_t width, std::size_t n,
-                    std::uint64_t* exits) {
-  alignas(64) std::int32_t sum[kChunk];
-  for (std::size_t first = 0; first < n; first += kChunk) {
-    read_lane(sums + first * width + test.lane, width, sum);
-    std::uint64_t bits = 0;
-    for (std::size_t i = 0; i < kChunk; i += kVectorLanes) {
-      const Signed x = *reinterpret_cast<const Signed*>(sum + i);
-      Signed stops = Signed{} - static_cast<std::int32_t>(test.limits[0] >= 0.0);
-      for (std::size_t edge = 0; edge < test.n_edges; ++edge) {
-        if ((test.limits[edge] >= 0.0) != (test.limits[edge + 1] >= 0.0)) stops ^= x >= test.edges[edge];
-      }
-      bits |= bits_of(stops) << i;
-    }
-    keep_first(bits, n - first);
-    exits[first / kChunk] = bits;
-  }
-}
-
-void test_lanes(const LaneTest& test, const std::int32_t* sums, std::size_t width, std::size_t n,
-                std::uint64_t* exits) {
-  if (!test.has_spread && test.square == 0.0 && test.n_edges <= kFewEdges) {
-    return test_intervals(test, sums, width, n, exits);
-  }
-  alignas(64) std::int32_t sum[kChunk], spread[kChunk], stops[kChunk];
-  alignas(64) u32 interval[kChunk];
-  alignas(64) double limit[kChunk];
-  for (std::size_t i = 0; i < kChunk; ++i) spread[i] = 0, limit[i] = test.limits[0];
-  const SomeEdges edges(test);
-  for (std::size_t first = 0; first < n; first += kChunk) {
-    const std::int32_t* of_rows = sums + first * width;
-    read_lane(of_rows + test.lane, width, sum);
-    if (test.has_spread) read_lane(of_rows + test.spread, width, spread);
-    if (test.n_edges > 0) {
-      edges.find(sum, interval);
-      for (std::size_t i = 0; i < kChunk; ++i) limit[i] = test.limits[interval[i]];
-    }
-    for (std::size_t i = 0; i < kChunk; ++i) {
-      const double wide = sum[i];
-      stops[i] = -static_cast<std::int32_t>(spread[i] - test.square * (wide * wide) <= limit[i]);
-    }
-    std::uint64_t bits = 0;
-    for (std::size_t i = 0; i < kChunk; i += kVectorLanes) {
-      bits |= bits_of(*reinterpret_cast<const Signed*>(stops + i)) << i;
-    }
-    keep_first(bits, n - first);
-    exits[first / kChunk] = bits;
-  }
-}
-
-// Counts for each number how many are larger: the m-th largest is the least of those with fewer than m above them. This
-// takes n^2 comparisons and not one branch that depends on the numbers.
-Neighbours select(const std::int32_t* numbers, std::size_t n, std::size_t k) {
-  constexpr std::int32_t kLeast = std::numeric_limits<std::int32_t>::min(), kMost = std::numeric_limits<std::int32_t>::max();
-  alignas(64) std::int32_t padded[kMostRanked];
-  std::copy_n(numbers, n, padded);
-  std::fill(padded + n, padded + (n + kVectorLanes - 1) / kVectorLanes * kVectorLanes, kLeast);
-  const auto limit = static_cast<std::int32_t>(k);
-  Signed kth = Signed{} + kMost, next = kth;
-  for (std::size_t first = 0; first < n; first += kVectorLanes) {
-    const Signed x = *reinterpret_cast<const Signed*>(padded + first);
-    Signed n_above{};
-    for (std::size_t i = 0; i < n; ++i) n_above -= padded[i] > x;
-    const Signed of_k = n_above < limit ? x : Signed{} + kMost, of_next = n_above <= limit ? x : Signed{} + kMost;
-    kth = kth < of_k ? kth : of_k;
-    next = next < of_next ? next : of_next;
-  }
-  Neighbours found{kMost, kMost};
-  for (std::size_t lane = 0; lane < kVectorLanes; ++lane) {
-    found.kth = std::min(found.kth, static_cast<std::int32_t>(kth[lane]));
-    found.next = std::min(found.next, static_cast<std::int32_t>(next[lane]));
-  }
-  return found;
-}
-
 }  // namespace
 
 const SumKernels kSumKernels = {add_doubles,  add_floats,      add_vectors, sum_vectors, add_high_halves, add_words,
                                 look_up,      add_and_test,    add_int_vectors, top_two, test_leads,      test_leads_of,
-                                add_lanes,    test_lanes,      select};
+                                add_lanes};
 
 }  // namespace scurry::SCURRY_ISA

@@ -312,7 +312,7 @@ const WalkKernels<WideNode> kWideKernels = kWalkKernels<WideNode>;
 
 extern const Kernels kTable;
 const Kernels kTable = {kEncodeKernels,    kNarrowKernels, kWideKernels,       kSumKernels,
-                        kRankKernels,      kRivalKernels,  kStateKernels,      kSymmetricKernels,
+                        kLaneTestKernels,  kRankKernels,      kRivalKernels,  kStateKernels,      kSymmetricKernels,
                         kSlicedKernels,    kSlicedLaneKernels, kCompressKernels, kMaxRegisterStride, kLongStride, kTestsByColumn,
                         SCURRY_TEXT(SCURRY_ISA)};
 

@@ -151,10 +151,11 @@ std::optional<RankedColumns> RankedColumns::make(std::span<const Question> quest
       end = std::max(end, begin + std::max(std::bit_ceil(n + 1), kLeastPadded));  // and among those of a part
     }
     made->thresholds_.resize(first + end, kNanKey);  // no key exceeds it
-    const std::size_t at = made->coarse_.size();
-    made->coarse_.resize(made->columns_.size() * kCoarse);  // only the first part of a column has some
-    kernels().ranks.spread(made->thresholds_.data() + first, static_cast<std::uint32_t>(n_keys),
-                           made->coarse_.data() + at);
+    const std::size_t at = made->tables_.size();
+    made->columns_[first_column].table = static_cast<std::uint32_t>(at);
+    made->tables_.resize(at + kernels().ranks.table_size(static_cast<std::uint32_t>(n_keys)));  // whole registers
+    kernels().ranks.arrange(made->thresholds_.data() + first, static_cast<std::uint32_t>(n_keys),
+                            made->tables_.data() + at);
   }
   for (auto& [set, at] : sets) {
     const auto& [column, first_word, n_bits, nan_left] = set;
@@ -187,7 +188,7 @@ std::optional<RankedColumns> RankedColumns::make(std::span<const Question> quest
 
 std::size_t RankedColumns::bytes() const {
   return columns_.size() * sizeof(RankColumn) + category_tests_.size() * sizeof(CategoryTest) +
-         (thresholds_.size() + coarse_.size() + category_bits_.size()) * sizeof(std::uint32_t);
+         (thresholds_.size() + tables_.size() + category_bits_.size()) * sizeof(std::uint32_t);
 }
 
 std::size_t RankedColumns::work() const {

@@ -56,12 +56,12 @@ class RankedColumns {
 
  private:
   Ranking ranking() const {
-    return {columns_, thresholds_.data(), coarse_.data(), category_tests_.data(), category_bits_.data()};
+    return {columns_, thresholds_.data(), tables_.data(), category_tests_.data(), category_bits_.data()};
   }
 
   std::vector<RankColumn> columns_;
   std::vector<std::uint32_t> thresholds_;  // keys, for each numeric column a power of two of them
-  AlignedVector<std::uint32_t> coarse_;    // see Ranking
+  AlignedVector<std::uint32_t> tables_;    // see Ranking
   std::vector<CategoryTest> category_tests_;
   std::vector<std::uint32_t> category_bits_;
   bool has_categories_ = false;

@@ -62,6 +62,7 @@ SentinelExit::SentinelExit(const ForestView& forest, std::vector<std::int64_t> l
     plan_.push_back(walker_.trees().at(static_cast<std::size_t>(tree)));
   }
   if (plan_.size() != walker_.trees().size()) throw std::invalid_argument("the order must name every tree");
+  round_limits();
   if (walker_.sliced()) slice_lanes();
   if (forest.n_classes == 2) cut_labels();
 }
@@ -135,8 +136,9 @@ void SentinelExit::run(const RowsView& rows, const SentinelOutcome& outcome, std
     const Sentinel& sentinel = sentinels_[j];
     const bool has_spread = spread_lane_ != kNoLane;
     const std::size_t spread = has_spread ? static_cast<std::size_t>(spread_lane_) : 0, apart = alive.sum_apart;
-    kernels().sums.test_lanes({lane * apart, spread * apart, has_spread, sentinel.square,
-                               sentinel.edges.data(), sentinel.edges.size(), sentinel.limits.data()},
+    const std::vector<std::int32_t>& whole = whole_limits_[j];
+    kernels().lane_tests.test({lane * apart, spread * apart, has_spread, sentinel.square, sentinel.edges.data(),
+                               sentinel.edges.size(), sentinel.limits.data(), whole.empty() ? nullptr : whole.data()},
                               alive.sums, alive.row_apart, alive.n, buffers.stopped.data());
   };
   // Blocks of equal size: at late sentinels, a short one would have too few rows to fill slices.

@@ -123,6 +123,7 @@ class SentinelExit {
   template <class Real>
   void complete_block(const Block& block, const AliveRows& alive, std::size_t first,
                       const SentinelOutcome& outcome) const;
+  void round_limits();
   void slice_lanes();
   std::vector<Step> plan_steps() const;
   std::vector<std::size_t> lanes_of(std::size_t first, std::size_t last) const;
@@ -144,6 +145,7 @@ class SentinelExit {
   bool are_shares_;  // scores are probabilities
   std::int32_t spread_lane_;
   std::vector<Sentinel> sentinels_;
+  std::vector<std::vector<std::int32_t>> whole_limits_;  // of each sentinel, see LaneTest; none if it has a square
   std::vector<std::size_t> lane_order_;         // the plan's lane of each place in a row's sums
   std::vector<Segment> segments_;               // one more than sentinels: the last has no lanes
   std::size_t width_;                           // sums per row

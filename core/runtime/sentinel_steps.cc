@@ -8,6 +8,21 @@
 
 namespace scurry {
 
+// A whole number exceeds a limit if it exceeds the next whole number below. No sum of lanes is as small as the least
+// integer, which stands for limits that stop no row.
+void SentinelExit::round_limits() {
+  using Limits = std::numeric_limits<std::int32_t>;
+  for (const Sentinel& sentinel : sentinels_) {
+    std::vector<std::int32_t>& whole = whole_limits_.emplace_back();
+    if (sentinel.square != 0.0) continue;
+    for (const double limit : sentinel.limits) {
+      whole.push_back(limit >= Limits::max()   ? Limits::max()
+                      : limit > Limits::min() ? static_cast<std::int32_t>(std::floor(limit))
+                                              : Limits::min());
+    }
+  }
+}
+
 void SentinelExit::slice_lanes() {
   sliced_sums_ = SlicedSums::make(
       *walker_.sliced(), walker_.trees(), values_,

@@ -13,7 +13,7 @@ namespace {
 
 // The k-th largest of some numbers, more than k, and the next. The numbers may change their places.
 Neighbours select(std::span<std::int32_t> numbers, std::size_t k) {
-  if (numbers.size() <= kMostRanked) return kernels().sums.select(numbers.data(), numbers.size(), k);
+  if (numbers.size() <= kMostRanked) return kernels().lane_tests.select(numbers.data(), numbers.size(), k);
   const auto kth = numbers.begin() + static_cast<std::ptrdiff_t>(k) - 1;
   std::nth_element(numbers.begin(), kth, numbers.end(), std::greater<>());
   return {*kth, *std::max_element(kth + 1, numbers.end())};

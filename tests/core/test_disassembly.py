@@ -14,7 +14,17 @@ FILES = sorted(path.stem for path in KERNELS.glob("*.cc") if path.stem != "dispa
 
 # Loops that follow one row from node to node or look up one number per row: there is nothing to do at once; and what is
 # done once for a forest.
-ONE_BY_ONE = {"spread", "rank_row", "find_extremes", "add_doubles", "look_up", "walk_row", "walk_one_row", "take_steps"}
+ONE_BY_ONE = {
+    "table_size",
+    "arrange",
+    "rank_row",
+    "find_extremes",
+    "add_doubles",
+    "look_up",
+    "walk_row",
+    "walk_one_row",
+    "take_steps",
+}
 VECTORS_ALL_THE_SAME = {("symmetric", "add_doubles"), ("sliced", "walk_row")}
 # Without registers of eight numbers, trees are walked, and no instruction picks bytes of a register.
 ONE_BY_ONE_IN_FOUR_LANES = {("walk", "walk_tree"), ("walk", "descend_tree"), ("sliced", "walk_row")} | {
@@ -118,7 +128,7 @@ def test_loops_without_vectors_are_noticed(tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
-@pytest.mark.parametrize("name", ["ranks", "symmetric"])
+@pytest.mark.parametrize("name", ["lane_tests", "symmetric"])
 def test_vectors_longer_than_registers_are_noticed(tmp_path, name):
     need_objdump("portable")
     (tmp_path / "kernels").mkdir()
