@@ -128,7 +128,7 @@ def test_loops_without_vectors_are_noticed(tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
-@pytest.mark.parametrize("name", ["lane_tests", "symmetric"])
+@pytest.mark.parametrize("name", ["encode", "symmetric"])
 def test_vectors_longer_than_registers_are_noticed(tmp_path, name):
     need_objdump("portable")
     (tmp_path / "kernels").mkdir()
