@@ -295,6 +295,7 @@ struct SetTest {
 
 struct SlicedTree {
   std::uint32_t first_test, first_set_test, first_select;
+  std::uint32_t first_shared;  // of the places where SlicedProgram has the tests that it shares
   std::uint16_t n_tests, n_set_tests, n_selects;
   std::uint8_t planes[kLargePlanes];  // the slices that hold the bits of the leaf's number
 };
@@ -304,9 +305,10 @@ struct SlicedProgram {
   const RankTest* tests;
   const SetTest* set_tests;
   const Select* selects;
-  // If trees make the same tests again and again: each test once, and which of these each of `tests` is.
+  // If the trees of a run make the same tests again and again: each test once, and which of these the tests of each tree
+  // are.
   std::span<const RankTest> shared_tests;
-  const std::uint16_t* shared_of_test;
+  const std::uint16_t* shared_places;
 };
 
 struct SlicedKernels {
@@ -350,10 +352,10 @@ struct SlicedLaneKernels {
   // is null, it has the numbers of the leaves of each tree.
   void (*add)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
               const std::int16_t* values, std::size_t n_lanes, std::int32_t* sums, std::size_t apart,
-              const std::uint8_t* const* numbers);
+              const std::uint8_t* const* numbers, std::uint64_t* answers);
   // numbers[tree * apart + row] of the leaves that rows reach. Null where keeping them takes longer than it saves.
   void (*number)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
-                 std::uint8_t* numbers, std::size_t apart);
+                 std::uint8_t* numbers, std::size_t apart, std::uint64_t* answers);
   bool by_leaf;  // the second layout
 };
 

@@ -31,13 +31,14 @@ void walk(const SlicedTree& tree, const SlicedProgram& program, const Ranks& ran
   for (std::size_t row = 0; row < n; row += kSliceRows) {
     const std::size_t n_chunks = std::min(kSliceChunks, (n - row) / kChunk);
     find_planes(tree, program, ranks, row, n_chunks, slices);
+    const Planes planes(tree, slices);
     for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) {
       u32* to = payload + row + chunk * kChunk;
 #if defined(__AVX512F__)
-      look_up(number_leaves(tree, slices, chunk), payload_of_leaf, to);
+      look_up(number_leaves(planes, chunk), payload_of_leaf, to);
 #else
       alignas(64) u8 leaf[kChunk];
-      number_leaves(tree, slices, chunk, leaf);
+      number_leaves(planes, chunk, leaf);
       for (std::size_t i = 0; i < kChunk; ++i) to[i] = payload_of_leaf[leaf[i]];
 #endif
     }
@@ -50,12 +51,9 @@ void walk_large(const SlicedTree& tree, const SlicedProgram& program, const Rank
   for (std::size_t row = 0; row < n; row += kSliceRows) {
     const std::size_t n_chunks = std::min(kSliceChunks, (n - row) / kChunk);
     find_planes(tree, program, ranks, row, n_chunks, slices);
-    for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) {
-      alignas(64) u8 leaf[kChunk];
-      store_leaves<kLargePlanes>(tree, slices, chunk, leaf);
-      u32* to = payload + row + chunk * kChunk;
-      for (std::size_t i = 0; i < kChunk; ++i) to[i] = payload_of_leaf[leaf[i]];
-    }
+    alignas(64) u8 leaf[kSliceRows];
+    store_leaves<kLargePlanes>(tree, slices, n_chunks, leaf);
+    for (std::size_t i = 0; i < n_chunks * kChunk; ++i) payload[row + i] = payload_of_leaf[leaf[i]];
   }
 }
 
@@ -63,9 +61,9 @@ constexpr std::size_t kTreesTogether = 8;  // whose leaves are added while the s
 
 // Numbers the leaves of a few trees for each slice of rows, and has them added together. If trees share tests, `answers`
 // has space for them.
-template <class Number, class Add>
+template <std::size_t kPlanes, class Add>
 void add_together(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
-                  u64* answers, const Number& number, const Add& add) {
+                  u64* answers, const Add& add) {
   Slices slices;
   alignas(64) u8 leaf[kTreesTogether][kSliceRows];
   for (std::size_t row = 0; row < n; row += kSliceRows) {
@@ -75,9 +73,7 @@ void add_together(std::span<const SlicedTree> trees, const SlicedProgram& progra
       const std::size_t n_trees = std::min(kTreesTogether, trees.size() - first);
       for (std::size_t t = 0; t < n_trees; ++t) {
         find_planes(trees[first + t], program, ranks, row, n_chunks, answers, slices);
-        for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) {
-          number(trees[first + t], slices, chunk, leaf[t] + chunk * kChunk);
-        }
+        store_leaves<kPlanes>(trees[first + t], slices, n_chunks, leaf[t]);
       }
       add(leaf, first, n_trees, row, n_rows);
     }
@@ -115,11 +111,9 @@ void add_words(std::span<const SlicedTree> trees, const SlicedProgram& program, 
   constexpr std::size_t kSixteenBytes = std::min(SCURRY_VECTOR_BYTES, 32);
   using Sixteen [[gnu::vector_size(kSixteenBytes), gnu::may_alias]] = std::uint16_t;
   using Some [[gnu::vector_size(SCURRY_VECTOR_BYTES), gnu::may_alias]] = std::uint16_t;
-  const auto number = [](const SlicedTree& tree, const Slices& slices, std::size_t chunk, u8* leaf) {
-    store_leaves<kLargePlanes>(tree, slices, chunk, leaf);
-  };
-  add_together(trees, program, ranks, n, answers, number, [&](const auto& leaf, std::size_t first, std::size_t n_trees,
-                                                     std::size_t row, std::size_t n_rows) {
+  add_together<kLargePlanes>(trees, program, ranks, n, answers, [&](const auto& leaf, std::size_t first,
+                                                                    std::size_t n_trees, std::size_t row,
+                                                                    std::size_t n_rows) {
     const u32* of_trees = payloads + first * kLargeNumbers;
     std::uint16_t* to = sums + row * width;
     switch (width) {
@@ -203,9 +197,10 @@ void add_trees(std::span<const SlicedTree> trees, const SlicedProgram& program, 
       for (std::size_t i = 0; i < 2 * kWords; ++i) {
         words[i / 2][i % 2] = _mm512_load_si512(reinterpret_cast<const std::uint16_t*>(of_tree) + 32 * i);
       }
+      const Planes planes(tree, slices);
       for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) {
         const std::size_t at = row + chunk * kChunk;
-        add_chunk(leaf == nullptr ? number_leaves(tree, slices, chunk) : _mm512_load_si512(leaf + at), words, sums + at);
+        add_chunk(leaf == nullptr ? number_leaves(planes, chunk) : _mm512_load_si512(leaf + at), words, sums + at);
       }
       of_tree += kMaxSlicedLeaves;
     }
@@ -220,11 +215,9 @@ constexpr bool kLeavesAreWords = false;
 template <class Real>
 void add_trees(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
                const Real* values, Real* sums, const u8* const*, u64* answers) {
-  const auto number = [](const SlicedTree& tree, const Slices& slices, std::size_t chunk, u8* leaf) {
-    number_leaves(tree, slices, chunk, leaf);
-  };
-  add_together(trees, program, ranks, n, answers, number, [&](const auto& leaf, std::size_t first, std::size_t n_trees,
-                                                     std::size_t row, std::size_t n_rows) {
+  add_together<kMaxPlanes>(trees, program, ranks, n, answers, [&](const auto& leaf, std::size_t first,
+                                                                  std::size_t n_trees, std::size_t row,
+                                                                  std::size_t n_rows) {
     const Real* of_tree = values + first * kMaxSlicedLeaves;
     const auto add = [&](std::size_t n_together) {
       for (std::size_t i = 0; i < n_rows; ++i) {

@@ -137,7 +137,7 @@ inline void make_shared_tests(const SlicedProgram& program, const Ranks& ranks, 
 
 // Copies the answers to the tests of a tree.
 inline void copy_tests(const SlicedTree& tree, const SlicedProgram& program, const u64* answers, Slices& slices) {
-  const std::uint16_t* shared = program.shared_of_test + tree.first_test;
+  const std::uint16_t* shared = program.shared_places + tree.first_shared;
   for (std::size_t t = 0; t < tree.n_tests; ++t) {
     const auto* from = reinterpret_cast<const Bits*>(answers + shared[t] * kSliceChunks);
     auto* to = reinterpret_cast<Bits*>(slices.of[2 + t]);
@@ -193,14 +193,24 @@ inline void find_planes(const SlicedTree& tree, const SlicedProgram& program, co
   select_planes(tree, program, n_chunks, slices);
 }
 
+// Where the bits of the numbers of a tree's leaves are; those that it does not need are zeros.
+template <std::size_t kPlanes = kMaxPlanes>
+struct Planes {
+  const u64* of[kPlanes];
+
+  Planes(const SlicedTree& tree, const Slices& slices) {
+    for (std::size_t i = 0; i < kPlanes; ++i) of[i] = slices.of[tree.planes[i]];
+  }
+};
+
 #if defined(__AVX512F__)
 
 // The numbers of the leaves of one chunk, a byte per row.
-template <std::size_t kPlanes = kMaxPlanes>
-inline __m512i number_leaves(const SlicedTree& tree, const Slices& slices, std::size_t chunk) {
+template <std::size_t kPlanes>
+inline __m512i number_leaves(const Planes<kPlanes>& planes, std::size_t chunk) {
   __m512i leaf = _mm512_setzero_si512();
-  for (std::size_t i = 0; i < kPlanes; ++i) {  // the planes that a tree does not need are slices of zeros
-    const __mmask64 bit = slices.of[tree.planes[i]][chunk];
+  for (std::size_t i = 0; i < kPlanes; ++i) {
+    const __mmask64 bit = planes.of[i][chunk];
     leaf = _mm512_mask_add_epi8(leaf, bit, leaf, _mm512_set1_epi8(static_cast<char>(1u << i)));
   }
   return leaf;
@@ -224,11 +234,11 @@ inline Bits transpose(Bits x) {
 
 // The numbers of the leaves of one chunk, a byte per row. Bytes of the planes are interleaved, so that a lane has the
 // bits of 8 rows; then the bits of each row are brought together.
-template <std::size_t kPlanes = kMaxPlanes>
-inline void number_leaves(const SlicedTree& tree, const Slices& slices, std::size_t chunk, u8* leaf) {
+template <std::size_t kPlanes>
+inline void number_leaves(const Planes<kPlanes>& planes, std::size_t chunk, u8* leaf) {
   const auto plane = [&](std::size_t i) {
     using Lanes [[gnu::vector_size(16)]] = u64;
-    return reinterpret_cast<Pairs>(Lanes{slices.of[tree.planes[i]][chunk], 0});
+    return reinterpret_cast<Pairs>(Lanes{planes.of[i][chunk], 0});
   };
   const auto pair = [](Pairs a, Pairs b) {
     return reinterpret_cast<Fours>(
@@ -257,14 +267,17 @@ inline void number_leaves(const SlicedTree& tree, const Slices& slices, std::siz
 
 #endif
 
-// The same, wherever they are to be.
+// The same of n_chunks chunks, wherever they are to be.
 template <std::size_t kPlanes>
-inline void store_leaves(const SlicedTree& tree, const Slices& slices, std::size_t chunk, u8* leaf) {
+inline void store_leaves(const SlicedTree& tree, const Slices& slices, std::size_t n_chunks, u8* leaf) {
+  const Planes<kPlanes> planes(tree, slices);
+  for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) {
 #if defined(__AVX512F__)
-  _mm512_store_si512(leaf, number_leaves<kPlanes>(tree, slices, chunk));
+    _mm512_store_si512(leaf + chunk * kChunk, number_leaves(planes, chunk));
 #else
-  number_leaves<kPlanes>(tree, slices, chunk, leaf);
+    number_leaves(planes, chunk, leaf + chunk * kChunk);
 #endif
+  }
 }
 
 }  // namespace scurry::SCURRY_ISA

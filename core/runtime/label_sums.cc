@@ -130,11 +130,9 @@ void LabelSums::add(const std::uint32_t* payload, std::size_t n, Sums& sums) con
 }
 
 void LabelSums::add_all(const Sliced& large, const Block& block, Sums& sums) const {
-  thread_local AlignedVector<std::uint64_t> answers;
-  const SlicedProgram program = large.program();
-  answers.resize(program.shared_tests.size() * kMostSliceChunks);
-  kernels().sliced.add_words(large.trees(), program, block.ranks, block.n, large.payloads().data(), table_.data(),
-                             width_, sums.words.data(), answers.data());
+  const SlicedRun& run = large.run();
+  kernels().sliced.add_words(run.trees(), run.complete(large.program()), block.ranks, block.n, large.payloads().data(),
+                             table_.data(), width_, sums.words.data(), run.answers());
 }
 
 std::optional<std::size_t> LabelSums::leader(const Sums& sums, std::size_t row) const {

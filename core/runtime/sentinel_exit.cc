@@ -271,10 +271,10 @@ void SentinelExit::run_sliced(const RowsView& rows, std::size_t first, std::size
     }
     const std::uint8_t* const* numbers = nullptr;
     if (keeps_numbers_) {
-      const std::size_t n_before = j == 0 ? 0 : sentinels_[j - 1].n_trees;
-      const Buffers::Lot& lot = buffers.add_lot(sentinels_[j].n_trees - n_before, scratch.block.n);
-      kernels().sliced_lanes.number({sliced_plan_.data() + n_before, lot.n_trees}, walker_.sliced()->program(),
-                                    scratch.block.ranks, scratch.block.n, buffers.numbers.data() + lot.first, lot.apart);
+      const SlicedRun& run = numbered_[j];
+      const Buffers::Lot& lot = buffers.add_lot(run.trees().size(), scratch.block.n);
+      kernels().sliced_lanes.number(run.trees(), run.complete(walker_.sliced()->program()), scratch.block.ranks,
+                                    scratch.block.n, buffers.numbers.data() + lot.first, lot.apart, run.answers());
       numbers = buffers.numbers_of_tree.data() + step.first_tree;
     }
     sliced_lanes_->add(j, *walker_.sliced(), scratch.block, alive.sums, alive.sum_apart, numbers);

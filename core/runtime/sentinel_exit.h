@@ -166,9 +166,9 @@ class SentinelExit {
   // sums.
   std::vector<Step> steps_;
   // Whether the numbers of the leaves that rows reach are kept, so that later phases and the model's own sums need not
-  // find them again; and the trees in plan order.
+  // find them again.
   bool keeps_numbers_ = false;
-  std::vector<SlicedTree> sliced_plan_;
+  std::vector<SlicedRun> numbered_;  // the trees before each sentinel that are not before another
   std::optional<SlicedLanes> sliced_lanes_;
   std::optional<SlicedSums> sliced_sums_;
 };

@@ -34,7 +34,13 @@ void SentinelExit::slice_lanes() {
   keeps_numbers_ = kernels().sliced_lanes.number != nullptr && kernels().compress.bytes != nullptr &&
                    !sentinels_.empty() && sentinels_[0].n_trees <= kFewTrees &&
                    sentinels_.back().n_trees <= std::min(kMostTrees, plan_.size() * 4 / 5);
-  for (const Tree& tree : plan_) sliced_plan_.push_back(walker_.sliced()->trees()[tree.index]);
+  for (std::size_t j = 0; keeps_numbers_ && j < sentinels_.size(); ++j) {
+    std::vector<SlicedTree> trees;
+    for (std::size_t place = segments_[j].first_tree; place < sentinels_[j].n_trees; ++place) {
+      trees.push_back(walker_.sliced()->trees()[plan_[place].index]);
+    }
+    numbered_.push_back(walker_.sliced()->run_of(std::move(trees)));
+  }
   steps_ = plan_steps();
   SlicedLanes sliced;
   std::vector<std::size_t> lanes;

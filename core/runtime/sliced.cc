@@ -8,6 +8,7 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <type_traits>
 #include <utility>
 
@@ -16,7 +17,9 @@ namespace {
 
 // Ranking a value takes about as long as walking a tree.
 constexpr std::size_t kMaxColumnsPerTree = 1, kMaxColumns = 4096;
-constexpr std::uint8_t kZeros = 0, kOnes = 1, kFirstTest = 2, kAny = 0xFF;
+// Values are slices that are not placed yet: none is written twice.
+using Value = std::uint16_t;
+constexpr Value kZeros = 0, kOnes = 1, kFirstTest = 2, kAny = 0xFFFF;
 
 }  // namespace
 
@@ -48,7 +51,10 @@ class Sliced::Lowering {
   std::vector<Question> questions;
 
  private:
-  using Planes = std::array<std::uint8_t, kLargePlanes>;
+  using Planes = std::array<Value, kLargePlanes>;
+  struct Choice {
+    Value chooser, no, yes, out;
+  };
 
   bool read(const Tree& tree) {
     root_ = tree.first;
@@ -79,18 +85,18 @@ class Sliced::Lowering {
     lowered.n_tests = static_cast<std::uint16_t>(first_set - asking_.begin());
     lowered.n_set_tests = static_cast<std::uint16_t>(asking_.end() - first_set);
     n_set_tests_ += lowered.n_set_tests;
-    n_slices_ = kFirstTest;
+    n_values_ = kFirstTest;
     for (const std::size_t at : asking_) {
       questions.push_back(question_of(at));
-      slice_of_node_[at - first_kept_] = n_slices_++;
+      slice_of_node_[at - first_kept_] = static_cast<std::uint8_t>(n_values_++);
     }
-    first_free_ = n_slices_;
-    free_.clear();
+    first_chosen_ = n_values_;
+    choices_.clear();
     const std::size_t first_leaf = out_.payloads_.size();
     out_.payloads_.resize(first_leaf + out_.n_numbers());
     const Planes planes = select(tree.first, 0, out_.n_numbers(), out_.payloads_.data() + first_leaf);
+    place_choices(planes, lowered);
     lowered.n_selects = static_cast<std::uint16_t>(out_.selects_.size() - lowered.first_select);
-    for (std::size_t i = 0; i < kLargePlanes; ++i) lowered.planes[i] = planes[i] == kAny ? kZeros : planes[i];
     out_.trees_.push_back(lowered);
     return true;
   }
@@ -206,7 +212,7 @@ class Sliced::Lowering {
       no = select(child(at, false), low, middle, payloads);
       yes = select(child(at, true), middle, high, payloads);
     }
-    const std::uint8_t chooser = slice_of_node_[at - first_kept_];
+    const Value chooser = slice_of_node_[at - first_kept_];
     for (std::size_t i = 0; i < kLargePlanes; ++i) {
       if (no[i] == yes[i] || yes[i] == kAny) {
         made[i] = no[i];
@@ -215,24 +221,56 @@ class Sliced::Lowering {
       } else if (no[i] == kZeros && yes[i] == kOnes) {
         made[i] = chooser;
       } else {
-        release(no[i]);
-        release(yes[i]);
-        made[i] = take();
-        out_.selects_.push_back({chooser, no[i], yes[i], made[i]});
+        made[i] = n_values_++;
+        choices_.push_back({chooser, no[i], yes[i], made[i]});
       }
     }
     return made;
   }
 
-  // Slices of tests are not used again: they may be the answer to a test above as well.
-  void release(std::uint8_t slice) {
-    if (slice >= first_free_) free_.push_back(slice);
+  // Gives every value a slice, and writes the choices in the order in which they are made. A choice waits for what it
+  // chooses from to be stored and loaded again, which takes several times as long as the choice itself. So those that wait
+  // for nothing are made first, then those that wait for these, unless there are too few slices for that; for the order of
+  // select(), in which a choice follows its parts at once, there are always enough.
+  void place_choices(const Planes& planes, SlicedTree& lowered) {
+    std::vector<std::uint16_t> n_waits(n_values_, 0);
+    for (const Choice& made : choices_) {
+      n_waits[made.out] = static_cast<std::uint16_t>(1 + std::max(n_waits[made.no], n_waits[made.yes]));
+    }
+    std::vector<Choice> by_waits = choices_;
+    std::ranges::stable_sort(by_waits, {}, [&](const Choice& made) { return n_waits[made.out]; });
+    if (!place_in_order(by_waits, planes, lowered)) place_in_order(choices_, planes, lowered);
   }
-  std::uint8_t take() {
-    if (free_.empty()) return n_slices_++;
-    const std::uint8_t slice = free_.back();
-    free_.pop_back();
-    return slice;
+
+  // Returns whether there are enough slices. Those of tests are not used again: a test may be chosen from as well.
+  bool place_in_order(std::span<const Choice> choices, const Planes& planes, SlicedTree& lowered) {
+    std::vector<std::size_t> last_use(n_values_, 0);
+    for (std::size_t i = 0; i < choices.size(); ++i) last_use[choices[i].no] = last_use[choices[i].yes] = i;
+    for (const Value plane : planes) {
+      if (plane != kAny) last_use[plane] = choices.size();
+    }
+    std::vector<std::uint8_t> slice(n_values_), free;
+    std::iota(slice.begin(), slice.begin() + first_chosen_, std::uint8_t{0});
+    std::size_t n_slices = first_chosen_;
+    const std::size_t first_select = out_.selects_.size();
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      const Choice& made = choices[i];
+      for (const Value read : {made.no, made.yes}) {
+        if (read >= first_chosen_ && last_use[read] == i) free.push_back(slice[read]);
+      }
+      if (free.empty()) {
+        if (n_slices == kMaxSlices) {
+          out_.selects_.resize(first_select);
+          return false;
+        }
+        free.push_back(static_cast<std::uint8_t>(n_slices++));
+      }
+      slice[made.out] = free.back();
+      free.pop_back();
+      out_.selects_.push_back({slice[made.chooser], slice[made.no], slice[made.yes], slice[made.out]});
+    }
+    for (std::size_t i = 0; i < kLargePlanes; ++i) lowered.planes[i] = slice[planes[i] == kAny ? kZeros : planes[i]];
+    return true;
   }
 
   std::span<const Node> nodes_;
@@ -242,12 +280,12 @@ class Sliced::Lowering {
   const bool says_left_ = kernels().sliced.says_left;
   std::size_t root_ = 0, first_below_ = 0, end_ = 0;  // of the tree that is read
   std::vector<std::size_t> asking_;  // nodes of this tree that ask something
-  std::vector<std::uint8_t> free_;
+  std::vector<Choice> choices_;      // of this tree, each after those it chooses from
   std::vector<std::uint8_t> slice_of_node_;  // by node of all small trees, which heaps are made of, or of this one
   std::size_t first_kept_ = 0;
   std::vector<std::uint8_t> n_leaves_;  // by node of this tree
   std::size_t n_set_tests_ = 0;
-  std::uint8_t n_slices_ = 0, first_free_ = 0;
+  Value n_values_ = 0, first_chosen_ = 0;  // of this tree
 };
 
 std::optional<Sliced> Sliced::find(const Trees& trees, const Columns& columns) {
@@ -273,7 +311,7 @@ std::optional<Sliced> Sliced::find(const Trees& trees, const Columns& columns, s
     found->ranks_ = RankedColumns::make(lowering.questions, trees.category_bits(), max_columns, found->tests_,
                                         &found->set_tests_);
     if (!found->ranks_) return false;
-    if (extent != Extent::kTops) found->share_tests();
+    if (extent == Extent::kLarge) found->run_ = found->run_of(found->trees_);
     if (extent != Extent::kSmall) {
       const std::size_t worth = extent == Extent::kTops ? kernels().sliced.ranking_of_top : kernels().sliced.ranking_of_large;
       return found->ranks_->work() <= worth * trees.trees().size();
@@ -286,30 +324,43 @@ std::optional<Sliced> Sliced::find(const Trees& trees, const Columns& columns, s
   return found;
 }
 
-// Models with few thresholds, of bins or of few training rows, make the same tests again and again: then each is made
-// once for a slice of rows, and copied. The answers should stay in the cache of a core.
-void Sliced::share_tests() {
+std::size_t Sliced::bytes() const {
+  return trees_.size() * sizeof(SlicedTree) + tests_.size() * sizeof(RankTest) + run_.bytes() +
+         set_tests_.size() * sizeof(SetTest) + selects_.size() * sizeof(Select) +
+         payloads_.size() * sizeof(std::uint32_t) + heaps_.size() * sizeof(RowTests) + ranks_->bytes();
+}
+
+SlicedRun::SlicedRun(std::vector<SlicedTree> trees, std::span<const RankTest> tests) : trees_(std::move(trees)) {
+  // How often tests must be made again for copies to take less time; and how many answers stay in the cache of a core.
+  constexpr double kWorthSharing = 2;
   constexpr std::size_t kMostShared = 4096;
   const auto is_before = [](const RankTest& a, const RankTest& b) {
     return std::pair(a.column, a.least) < std::pair(b.column, b.least);
   };
-  std::vector<RankTest> shared = tests_;
-  std::sort(shared.begin(), shared.end(), is_before);
   const auto is_same = [](const RankTest& a, const RankTest& b) { return a.column == b.column && a.least == b.least; };
-  shared.erase(std::unique(shared.begin(), shared.end(), is_same), shared.end());
-  if (shared.size() * kWorthSharing > tests_.size() || shared.size() > kMostShared) return;
-  for (const RankTest& test : tests_) {
-    const auto found = std::lower_bound(shared.begin(), shared.end(), test, is_before);
-    shared_of_test_.push_back(static_cast<std::uint16_t>(found - shared.begin()));
+  std::vector<RankTest> all;
+  for (SlicedTree& tree : trees_) {
+    tree.first_shared = static_cast<std::uint32_t>(all.size());
+    const std::span<const RankTest> of_tree = tests.subspan(tree.first_test, tree.n_tests);
+    all.insert(all.end(), of_tree.begin(), of_tree.end());
   }
-  shared_tests_ = std::move(shared);
+  std::vector<RankTest> shared = all;
+  std::sort(shared.begin(), shared.end(), is_before);
+  shared.erase(std::unique(shared.begin(), shared.end(), is_same), shared.end());
+  if (static_cast<double>(shared.size()) * kWorthSharing > static_cast<double>(all.size()) || shared.size() > kMostShared) {
+    return;
+  }
+  for (const RankTest& test : all) {
+    const auto found = std::lower_bound(shared.begin(), shared.end(), test, is_before);
+    places_.push_back(static_cast<std::uint16_t>(found - shared.begin()));
+  }
+  shared_ = std::move(shared);
 }
 
-std::size_t Sliced::bytes() const {
-  return trees_.size() * sizeof(SlicedTree) + (tests_.size() + shared_tests_.size()) * sizeof(RankTest) +
-         shared_of_test_.size() * sizeof(std::uint16_t) +
-         set_tests_.size() * sizeof(SetTest) + selects_.size() * sizeof(Select) +
-         payloads_.size() * sizeof(std::uint32_t) + heaps_.size() * sizeof(RowTests) + ranks_->bytes();
+std::uint64_t* SlicedRun::answers() const {
+  thread_local AlignedVector<std::uint64_t> answers;
+  if (answers.size() < shared_.size() * kMostSliceChunks) answers.resize(shared_.size() * kMostSliceChunks);
+  return answers.data();
 }
 
 void Sliced::walk(std::size_t tree, const Block& block, std::uint32_t* payload, const std::uint32_t* others) const {
@@ -350,10 +401,10 @@ std::optional<SlicedSums> SlicedSums::make(const Sliced& sliced, const std::vect
   if (values.are_vectors()) return std::nullopt;
   std::optional<SlicedSums> made{SlicedSums()};
   for (std::size_t output = 0; output < values.n_outputs(); ++output) {
-    const std::size_t n_before = made->trees_.size();
+    std::vector<SlicedTree> of_output;
     for (std::size_t t = 0; t < trees.size(); ++t) {
       if (static_cast<std::size_t>(std::max(trees[t].output, 0)) != output) continue;
-      made->trees_.push_back(sliced.trees()[t]);
+      of_output.push_back(sliced.trees()[t]);
       made->index_.push_back(t);
       if (values.in_float32()) {
         append_leaves(
@@ -363,7 +414,7 @@ std::optional<SlicedSums> SlicedSums::make(const Sliced& sliced, const std::vect
             sliced.payloads(t), [&](auto payload) { return *values.at(value_of(t, payload)); }, made->doubles_);
       }
     }
-    made->n_trees_.push_back(made->trees_.size() - n_before);
+    made->runs_.push_back(sliced.run_of(std::move(of_output)));
   }
   return made;
 }
@@ -372,29 +423,23 @@ template <class Real>
 void SlicedSums::add(const Sliced& sliced, const Block& block, Real* sums,
                      std::span<const std::uint8_t* const> numbers) const {
   thread_local std::vector<const std::uint8_t*> of_trees;
-  thread_local AlignedVector<std::uint64_t> answers;
   of_trees.clear();
   if (!numbers.empty()) {
     for (const std::size_t tree : index_) of_trees.push_back(numbers[tree]);
   }
   std::size_t first = 0;
-  for (const std::size_t n_trees : n_trees_) {
-    const std::span<const SlicedTree> trees(trees_.data() + first, n_trees);
+  for (const SlicedRun& run : runs_) {
     const std::uint8_t* const* of_output = of_trees.empty() ? nullptr : of_trees.data() + first;
-    // Trees of one output, or those that are left, may share too little.
-    SlicedProgram program = sliced.program();
-    std::size_t n_tests = 0;
-    for (const SlicedTree& tree : trees) n_tests += tree.n_tests;
-    if (of_output != nullptr || program.shared_tests.size() * Sliced::kWorthSharing > n_tests) program.shared_tests = {};
-    answers.resize(program.shared_tests.size() * kMostSliceChunks);
+    // The trees that are left may share too little.
+    const SlicedProgram program = of_output != nullptr ? sliced.program() : run.complete(sliced.program());
     if constexpr (std::is_same_v<Real, float>) {
-      kernels().sliced.add_floats(trees, program, block.ranks, block.n, floats_.data() + first * kMaxSlicedLeaves, sums,
-                                  of_output, answers.data());
+      kernels().sliced.add_floats(run.trees(), program, block.ranks, block.n, floats_.data() + first * kMaxSlicedLeaves,
+                                  sums, of_output, run.answers());
     } else {
-      kernels().sliced.add_doubles(trees, program, block.ranks, block.n, doubles_.data() + first * kMaxSlicedLeaves,
-                                   sums, of_output, answers.data());
+      kernels().sliced.add_doubles(run.trees(), program, block.ranks, block.n,
+                                   doubles_.data() + first * kMaxSlicedLeaves, sums, of_output, run.answers());
     }
-    first += n_trees;
+    first += run.trees().size();
     sums += block.n;
   }
 }
@@ -409,6 +454,8 @@ bool SlicedLanes::append(const Sliced& sliced, std::span<const Tree> trees, std:
   const std::size_t width = by_leaf ? (n_lanes + kLaneGroup - 1) / kLaneGroup * kLaneGroup : n_lanes;
   parts_.push_back({pieces_.size(), 0, n_lanes});
   std::vector<std::int64_t> largest(n_lanes), of_tree(n_lanes);  // what kLaneTrees trees may add up to, and this one
+  std::vector<SlicedTree> of_piece;
+  const auto end_piece = [&] { pieces_.back().run = sliced.run_of(std::exchange(of_piece, {})); };
   for (std::size_t t = 0; t < trees.size(); ++t) {
     const std::uint32_t* payloads = sliced.payloads(trees[t].index);
     const std::size_t first = values_.size();
@@ -426,16 +473,17 @@ bool SlicedLanes::append(const Sliced& sliced, std::span<const Tree> trees, std:
     bool fits = true;
     for (std::size_t lane = 0; lane < n_lanes; ++lane) fits &= largest[lane] + of_tree[lane] <= kMost;
     Part& part = parts_.back();
-    const bool is_whole = part.n_pieces > 0 && pieces_.back().n_trees % kLaneTrees == 0;
+    const bool is_whole = part.n_pieces > 0 && of_piece.size() % kLaneTrees == 0;
     if (part.n_pieces == 0 || (!fits && !is_whole)) {
-      pieces_.push_back({trees_.size(), 0, first});
+      if (part.n_pieces > 0) end_piece();
+      pieces_.push_back({{}, first});
       ++part.n_pieces;
     }
     if (!fits || is_whole) std::fill(largest.begin(), largest.end(), 0);
     for (std::size_t lane = 0; lane < n_lanes; ++lane) largest[lane] += of_tree[lane];
-    trees_.push_back(sliced.trees()[trees[t].index]);
-    ++pieces_.back().n_trees;
+    of_piece.push_back(sliced.trees()[trees[t].index]);
   }
+  if (!of_piece.empty()) end_piece();
   return true;
 }
 
@@ -443,10 +491,17 @@ void SlicedLanes::add(std::size_t part, const Sliced& sliced, const Block& block
                       std::size_t apart, const std::uint8_t* const* numbers) const {
   const Part& of = parts_[part];
   for (const Piece& piece : std::span(pieces_).subspan(of.first_piece, of.n_pieces)) {
-    kernels().sliced_lanes.add({trees_.data() + piece.first_tree, piece.n_trees}, sliced.program(), block.ranks, block.n,
-                               values_.data() + piece.first_value, of.n_lanes, sums, apart, numbers);
-    if (numbers != nullptr) numbers += piece.n_trees;
+    kernels().sliced_lanes.add(piece.run.trees(), piece.run.complete(sliced.program()), block.ranks, block.n,
+                               values_.data() + piece.first_value, of.n_lanes, sums, apart, numbers,
+                               piece.run.answers());
+    if (numbers != nullptr) numbers += piece.run.trees().size();
   }
+}
+
+std::size_t SlicedLanes::bytes() const {
+  std::size_t bytes = values_.size() * sizeof(std::int16_t);
+  for (const Piece& piece : pieces_) bytes += piece.run.bytes();
+  return bytes;
 }
 
 }  // namespace scurry

@@ -32,6 +32,33 @@
 
 namespace scurry {
 
+// Sliced trees that are evaluated one after another, of which `tests` has the tests. Models with few thresholds, of bins or
+// of few training rows, make the same tests again and again: then each is made once for a slice of rows, and copied.
+class SlicedRun {
+ public:
+  SlicedRun() = default;
+  SlicedRun(std::vector<SlicedTree> trees, std::span<const RankTest> tests);
+
+  std::span<const SlicedTree> trees() const { return trees_; }
+  // A program with the tests that these trees share, if any.
+  SlicedProgram complete(SlicedProgram program) const {
+    program.shared_tests = shared_;
+    program.shared_places = places_.data();
+    return program;
+  }
+  // Space for the answers to shared tests, of this thread.
+  std::uint64_t* answers() const;
+  std::size_t bytes() const {
+    return trees_.size() * sizeof(SlicedTree) + shared_.size() * sizeof(RankTest) +
+           places_.size() * sizeof(std::uint16_t);
+  }
+
+ private:
+  std::vector<SlicedTree> trees_;
+  std::vector<RankTest> shared_;       // see SlicedProgram
+  std::vector<std::uint16_t> places_;
+};
+
 class Sliced {
  public:
   // Nothing if some tree has too many leaves, or if making ranks would take longer than it saves.
@@ -44,14 +71,13 @@ class Sliced {
 
   const RankedColumns& ranks() const { return *ranks_; }
   const std::vector<SlicedTree>& trees() const { return trees_; }
-  SlicedProgram program() const {
-    return {tests_.data(), set_tests_.data(), selects_.data(), shared_tests_, shared_of_test_.data()};
-  }
+  SlicedProgram program() const { return {tests_.data(), set_tests_.data(), selects_.data(), {}, nullptr}; }
+  SlicedRun run_of(std::vector<SlicedTree> trees) const { return SlicedRun(std::move(trees), tests_); }
+  const SlicedRun& run() const { return run_; }  // of all trees, if is_large()
   // By the numbers of a tree's leaves, with space for all that there could be.
   const std::vector<std::uint32_t>& payloads() const { return payloads_; }
   const std::uint32_t* payloads(std::size_t tree) const { return payloads_.data() + tree * n_numbers(); }
   bool is_large() const { return extent_ == Extent::kLarge; }
-  static constexpr std::size_t kWorthSharing = 3;  // how often tests must be made again for answers to be copied
   std::size_t bytes() const;
 
   // payload[row] of the leaf each row of the block reaches in a tree: of payloads(), or of others by the same leaves.
@@ -68,7 +94,6 @@ class Sliced {
   enum class Extent { kSmall, kLarge, kTops };
   Sliced(Extent extent) : extent_(extent) {}
   static std::optional<Sliced> find(const Trees& trees, const Columns& columns, std::size_t max_columns, Extent extent);
-  void share_tests();
   std::size_t n_numbers() const { return is_large() ? kLargeNumbers : kMaxSlicedLeaves; }  // of leaves
 
   Extent extent_;
@@ -76,8 +101,7 @@ class Sliced {
   std::vector<RankTest> tests_;
   std::vector<SetTest> set_tests_;
   std::vector<Select> selects_;
-  std::vector<RankTest> shared_tests_;  // see SlicedProgram
-  std::vector<std::uint16_t> shared_of_test_;
+  SlicedRun run_;  // if these are large
   std::vector<std::uint32_t> payloads_;
   std::optional<RankedColumns> ranks_;
   std::vector<RowTests> heaps_;  // for single rows, if all trees are flat and a register holds the ranks of a row
@@ -100,9 +124,8 @@ class SlicedSums {
  private:
   SlicedSums() = default;
 
-  std::vector<SlicedTree> trees_;     // those of each output in turn
-  std::vector<std::size_t> index_;    // which trees these are
-  std::vector<std::size_t> n_trees_;  // of each output
+  std::vector<SlicedRun> runs_;     // of each output
+  std::vector<std::size_t> index_;  // which trees these are, those of each output in turn
   AlignedVector<float> floats_;       // [tree][leaf], or the same bits as words, see SlicedKernels
   AlignedVector<double> doubles_;
 };
@@ -120,18 +143,18 @@ class SlicedLanes {
   // before, `numbers` has where those of each tree of the part are.
   void add(std::size_t part, const Sliced& sliced, const Block& block, std::int32_t* sums, std::size_t apart,
            const std::uint8_t* const* numbers = nullptr) const;
-  std::size_t bytes() const { return values_.size() * sizeof(std::int16_t) + trees_.size() * sizeof(SlicedTree); }
+  std::size_t bytes() const;
 
  private:
   // Trees whose sums, over kLaneTrees of them at a time, fit 16 bits.
   struct Piece {
-    std::size_t first_tree, n_trees, first_value;
+    SlicedRun run;
+    std::size_t first_value;
   };
   struct Part {
     std::size_t first_piece, n_pieces, n_lanes;
   };
 
-  std::vector<SlicedTree> trees_;
   std::vector<Piece> pieces_;
   std::vector<Part> parts_;
   AlignedVector<std::int16_t> values_;  // see SlicedLaneKernels
