@@ -315,19 +315,20 @@ void bind_sentinel_exit(nb::module_& m) {
       .def(
           "rank",
           [](const SentinelExit& exit, const Rows& rows, const Array<std::int64_t>& offset, std::size_t k, bool as_set,
-             const Out<std::int32_t>& stops, const Out<double>& scores, std::size_t n_threads) {
+             const Out<double>& scores, std::size_t n_threads, const std::optional<Out<std::int32_t>>& stops) {
             const RowsView view = view_of(exit, rows);
-            check_output(stops.size(), view.n_rows);
+            if (stops) check_output(stops->size(), view.n_rows);
             check_output(scores.size(), view.n_rows);
             if (k == 0 || offset.size() == 0 || offset(0) != 0 || !std::ranges::is_sorted(span_of(offset)) ||
                 static_cast<std::size_t>(offset(offset.size() - 1)) != view.n_rows) {
               throw std::invalid_argument("queries must cover the rows, and k must be above 0");
             }
             without_gil(view.n_rows * exit.n_trees(), [&] {
-              exit.rank(view, span_of(offset), {k, as_set}, {stops.data(), scores.data(), nullptr, nullptr}, n_threads);
+              const SentinelOutcome outcome{stops ? stops->data() : nullptr, scores.data(), nullptr, nullptr};
+              exit.rank(view, span_of(offset), {k, as_set}, outcome, n_threads);
             });
           },
-          "rows"_a, "offset"_a, nb::kw_only(), "k"_a, "as_set"_a, "stops"_a, "scores"_a, "n_threads"_a)
+          "rows"_a, "offset"_a, nb::kw_only(), "k"_a, "as_set"_a, "scores"_a, "n_threads"_a, "stops"_a = nb::none())
       .def(
           "one_row",
           [](nb::handle self, const std::string& answer, nb::object labels, const RowsTaken& taken) {

@@ -165,6 +165,12 @@ struct SumKernels {
                     std::size_t n, std::int32_t* sums, std::size_t width);
 };
 
+// Which sums leave the documents of a query out, and which make them one of the best.
+struct QueryBounds {
+  const std::uint32_t* query_of;  // by document
+  const std::int32_t *out_below, *in_above;
+};
+
 struct LaneTestKernels {
   // The bit of each row in exits (kChunk bits per word) says whether its sums stop it. Arrays over rows have space for n
   // rounded up to a multiple of kChunk.
@@ -172,6 +178,10 @@ struct LaneTestKernels {
                std::uint64_t* exits);
   // The k-th largest of n numbers, more than k and no more than kMostRanked, and the next.
   Neighbours (*select)(const std::int32_t* numbers, std::size_t n, std::size_t k);
+  // The bits of each row in `leaving` and `is_in` (kChunk bits per word) say whether its sum is beyond the bounds of its
+  // query, and whether it is above them. Sums of rows are `apart`; arrays over rows have space for whole chunks.
+  void (*mark)(const QueryBounds&, const std::uint32_t* documents, const std::int32_t* sums, std::size_t apart,
+               std::size_t n, std::uint64_t* leaving, std::uint64_t* is_in);
 };
 
 // Whether a row's rank in a column is at least this.

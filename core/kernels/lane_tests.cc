@@ -173,8 +173,30 @@ Neighbours select(const std::int32_t* numbers, std::size_t n, std::size_t k) {
   return found;
 }
 
+void mark(const QueryBounds& bounds, const u32* documents, const std::int32_t* sums, std::size_t apart, std::size_t n,
+          std::uint64_t* leaving, std::uint64_t* is_in) {
+  alignas(64) std::int32_t sum[kChunk], out[kChunk], in[kChunk];
+  for (std::size_t first = 0; first < n; first += kChunk) {
+    read_lane(sums + first * apart, apart, sum);
+    const std::size_t n_here = std::min(kChunk, n - first);  // the others have no query
+    for (std::size_t i = 0; i < n_here; ++i) {
+      const u32 query = bounds.query_of[documents[first + i]];
+      out[i] = -static_cast<std::int32_t>(sum[i] < bounds.out_below[query]);
+      in[i] = -static_cast<std::int32_t>(sum[i] > bounds.in_above[query]);
+    }
+    const auto bits = [n_here](const std::int32_t* marks) {
+      std::uint64_t all = gather_bits([&](std::size_t i) { return *reinterpret_cast<const Signed*>(marks + i); });
+      keep_first(all, n_here);
+      return all;
+    };
+    const std::uint64_t is_out = bits(out);
+    is_in[first / kChunk] = bits(in) & ~is_out;
+    leaving[first / kChunk] = is_out | is_in[first / kChunk];
+  }
+}
+
 }  // namespace
 
-const LaneTestKernels kLaneTestKernels = {test_lanes, select};
+const LaneTestKernels kLaneTestKernels = {test_lanes, select, mark};
 
 }  // namespace scurry::SCURRY_ISA

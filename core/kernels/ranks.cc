@@ -328,7 +328,8 @@ void rank_column(const Ranking& ranking, const RankColumn& column, const u32* ke
       }
     }
   }
-  for (std::size_t i = 0; kRankBias != 0 && column.n_parts == 1 && i < n; ++i) ranks[i] ^= kRankBias;
+  if (kRankBias == 0 || column.n_parts > 1) return;
+  for (std::size_t i = 0; i < n; ++i) ranks[i] ^= kRankBias;
 }
 
 void rank_rows(const Ranking& ranking, const u32* by_row, std::size_t key_stride, std::size_t n, u8* ranks,

@@ -202,6 +202,7 @@ std::size_t SentinelExit::stop_rows(std::size_t j, std::size_t lane, const Alive
   const bool is_brief = outcome.stops == nullptr && outcome.scores == nullptr;
   const bool only_labels = is_brief && outcome.labels != nullptr && outcome.probabilities == nullptr;
   const bool only_values = is_brief && outcome.labels == nullptr && estimate_answers_.are_sums();
+  const bool only_scores = outcome.stops == nullptr && outcome.labels == nullptr && outcome.probabilities == nullptr;
   const bool in_float32 = values_.in_float32();
   const double offset = sentinels_[j].offset, scale = sentinels_[j].scale;
   const LabelCut cut = only_labels ? label_cuts_[j] : LabelCut{};
@@ -214,9 +215,9 @@ std::size_t SentinelExit::stop_rows(std::size_t j, std::size_t lane, const Alive
       const std::int32_t sum = alive.sum(at, lane);
       if (only_labels) {
         outcome.labels[first + alive.ids[at]] = sum >= cut.first_above ? cut.above : cut.below;
-      } else if (only_values) {
+      } else if (only_values || (only_scores && !are_shares_)) {
         const double estimate = offset + scale * static_cast<double>(sum);
-        outcome.probabilities[first + alive.ids[at]] =
+        (only_values ? outcome.probabilities : outcome.scores)[first + alive.ids[at]] =
             in_float32 ? static_cast<double>(static_cast<float>(estimate)) : estimate;
       } else {
         record_stop(j, sum, first + alive.ids[at], outcome);

@@ -51,7 +51,8 @@ void TopRanks::start(const TopK& top, std::span<const std::int64_t> offset, std:
   n_open_.assign(n_queries, top.k);
   sums_.resize(offset_.back());
   n_sums_.resize(n_queries);
-  bounds_.resize(n_queries);
+  out_below_.resize(n_queries);
+  in_above_.resize(n_queries);
 }
 
 void TopRanks::test(const AliveRows& alive, std::size_t lane, double limit, const std::uint64_t* removed,
@@ -61,27 +62,35 @@ void TopRanks::test(const AliveRows& alive, std::size_t lane, double limit, cons
   constexpr double kFarApart = 0x1p40;
   const auto apart = static_cast<std::int64_t>(
       std::isnan(limit) ? kFarApart : std::floor(std::clamp(limit, -kFarApart, kFarApart)));
-  constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::min();
-  constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+  // No sum is as small or as large as these.
+  constexpr std::int32_t kLeast = std::numeric_limits<std::int32_t>::min(), kMost = std::numeric_limits<std::int32_t>::max();
+  const auto bound = [](std::int64_t sum) { return static_cast<std::int32_t>(std::clamp<std::int64_t>(sum, kLeast, kMost)); };
   for (std::size_t q = 0; q < n_open_.size(); ++q) {
     const std::span<std::int32_t> of_query(sums_.data() + offset_[q], n_sums_[q]);
-    Bounds& bounds = bounds_[q];
-    if (of_query.size() <= n_open_[q]) {
-      bounds = {kAll, top_.as_set ? kAll : kNone};  // nobody is out
-    } else if (n_open_[q] == 0) {
-      // With every place taken, nobody is good enough, unless nobody leaves.
-      bounds = {limit < kFarApart ? kNone : kAll, kNone};
+    if (of_query.size() <= n_open_[q]) {  // nobody is out
+      out_below_[q] = kLeast;
+      in_above_[q] = top_.as_set ? kLeast : kMost;
+    } else if (n_open_[q] == 0) {  // with every place taken, nobody is good enough, unless nobody leaves
+      out_below_[q] = limit < kFarApart ? kMost : kLeast;
+      in_above_[q] = kMost;
     } else {
       const auto [kth, next] = select(of_query, n_open_[q]);
-      bounds = {std::int64_t{kth} - apart, top_.as_set ? std::int64_t{next} + apart : kNone};
+      out_below_[q] = bound(kth - apart);
+      in_above_[q] = top_.as_set ? bound(next + apart) : kMost;
     }
   }
-  mark(alive, lane, removed, stopped);
-  // Places are counted after all documents of a query were compared with the same ones.
-  for (std::size_t word = 0; top_.as_set && word * kChunk < alive.n; ++word) {
-    for (std::uint64_t left = stopped[word] & ~removed[word]; left != 0; left &= left - 1) {
-      const std::uint32_t id = alive.ids[word * kChunk + static_cast<std::size_t>(std::countr_zero(left))];
-      if (side_[id] == Side::kIn) --n_open_[query_of_[id]];
+  is_in_.resize(alive.n / kChunk + 1);
+  kernels().lane_tests.mark({query_of_.data(), out_below_.data(), in_above_.data()}, alive.ids,
+                            alive.sums + lane * alive.sum_apart, alive.row_apart, alive.n, stopped, is_in_.data());
+  for (std::size_t word = 0; word * kChunk < alive.n; ++word) {
+    stopped[word] &= ~removed[word];
+    for (std::uint64_t left = stopped[word]; left != 0; left &= left - 1) {
+      const auto bit = static_cast<std::size_t>(std::countr_zero(left));
+      const std::uint32_t id = alive.ids[word * kChunk + bit];
+      const bool is_in = (is_in_[word] >> bit & 1) != 0;
+      side_[id] = is_in ? Side::kIn : Side::kOut;
+      // Places are counted after all documents of a query were compared with the same ones.
+      n_open_[query_of_[id]] -= is_in;
     }
   }
 }
@@ -107,33 +116,6 @@ void TopRanks::gather_sums(const AliveRows& alive, std::size_t lane, const std::
     to += ((removed[at / kChunk] >> (at % kChunk)) & 1) == 0;  // one that has left is overwritten by the next
   }
   n_sums[q] = static_cast<std::uint32_t>(to - begin);
-}
-
-// Sets the bits of the documents beyond the bounds of their query. Which ones these are cannot be foreseen, so that there
-// are no branches.
-void TopRanks::mark(const AliveRows& alive, std::size_t lane, const std::uint64_t* removed, std::uint64_t* stopped) {
-  const std::uint32_t *query_of = query_of_.data(), *ids = alive.ids;
-  const std::int32_t* of_lane = alive.sums + lane * alive.sum_apart;
-  const std::size_t row_apart = alive.row_apart;
-  const Bounds* bounds = bounds_.data();
-  auto* side = reinterpret_cast<std::uint8_t*>(side_.data());
-  constexpr auto kOut = static_cast<std::uint8_t>(Side::kOut), kIn = static_cast<std::uint8_t>(Side::kIn);
-  std::fill_n(stopped, alive.n / kChunk + 1, 0u);
-  for (std::size_t first = 0; first < alive.n; first += kChunk) {
-    const std::size_t n_here = std::min(kChunk, alive.n - first);
-    std::uint64_t leaving = 0;
-    for (std::size_t i = 0; i < n_here; ++i) {
-      const std::uint32_t id = ids[first + i];
-      const std::int64_t sum = of_lane[(first + i) * row_apart];
-      const auto [out_below, in_above] = bounds[query_of[id]];
-      const std::uint64_t is_in = static_cast<std::uint64_t>(((removed[first / kChunk] >> i) & 1) == 0);
-      const std::uint64_t out = is_in & static_cast<std::uint64_t>(sum < out_below);
-      const std::uint64_t in = is_in & static_cast<std::uint64_t>(sum > in_above) & ~out;
-      side[id] = static_cast<std::uint8_t>(side[id] | out * kOut | in * kIn);
-      leaving |= (out | in) << i;
-    }
-    stopped[first / kChunk] = leaving;
-  }
 }
 
 void TopRanks::settle(double* scores) const {

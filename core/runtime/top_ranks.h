@@ -35,7 +35,6 @@ class TopRanks {
   enum class Side : std::uint8_t { kStayed, kOut, kIn };
 
   void gather_sums(const AliveRows& alive, std::size_t lane, const std::uint64_t* removed);
-  void mark(const AliveRows& alive, std::size_t lane, const std::uint64_t* removed, std::uint64_t* stopped);
 
   TopK top_{};
   std::vector<std::size_t> offset_;
@@ -45,11 +44,9 @@ class TopRanks {
   // Of each query at a sentinel: sums of the documents still in, and their number.
   std::vector<std::int32_t> sums_;
   std::vector<std::uint32_t> n_sums_;
-  // Documents of a query with smaller and with larger sums leave.
-  struct Bounds {
-    std::int64_t out_below, in_above;
-  };
-  std::vector<Bounds> bounds_;
+  // Documents of a query with smaller and with larger sums leave: those that are out, and those that are in.
+  std::vector<std::int32_t> out_below_, in_above_;
+  std::vector<std::uint64_t> is_in_;  // bits of the rows that leave as one of the best, kChunk to a word
 };
 
 }  // namespace scurry

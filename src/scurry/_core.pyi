@@ -360,9 +360,9 @@ class SentinelExit:
         *,
         k: int,
         as_set: bool,
-        stops: NDArray[np.int32],
         scores: NDArray[np.float64],
         n_threads: int,
+        stops: NDArray[np.int32] | None = None,
     ) -> None: ...
     def one_row(
         self,

@@ -286,7 +286,7 @@ class Predictor:
             if (answers := in_blocks(X, lambda rows: self.predict(rows, n_threads, **limits))) is not None:
                 return answers
         work = self._work(X, n_threads, max_steps, time_us, abort, as_bytes=groups is None)
-        return self._runner.labels(*work) if groups is None else self._rank(work, groups).labels
+        return self._runner.labels(*work) if groups is None else self._ranker.score_in_groups(work[0], groups, work[1])
 
     def predict_proba(
         self,
@@ -386,7 +386,7 @@ class Predictor:
         Run
         """
         work = self._work(X, n_threads, max_steps, time_us, abort)
-        run = self._runner.run(*work) if groups is None else self._rank(work, groups)
+        run = self._runner.run(*work) if groups is None else self._ranker.rank(work[0], groups, work[1])
         return replace(run, find_receipt=lambda row: self._write_receipt(work[0], run, row))
 
     def _write_receipt(self, rows: NDArray[Any], run: Run, row: int) -> Receipt:
@@ -409,15 +409,15 @@ class Predictor:
             n_steps=int(run.steps[row]) if by_step else None,
         )
 
-    def _rank(self, work: tuple[NDArray[Any], int, Budget], groups: Any) -> Run:
+    @property
+    def _ranker(self) -> TopKRunner:
         if not isinstance(self._runner, TopKRunner):
             raise InputError(
                 "groups are for plans that keep the top k of queries, and this one answers each row by itself; leave "
                 "them out",
                 argument="groups",
             )
-        rows, n_threads, _ = work
-        return self._runner.rank(rows, groups, n_threads)
+        return self._runner
 
     def stream(self, x: Any, *, every: int = 1) -> Iterator[Answer]:
         """Yield the answers of an anytime plan for one row: before the first step, after each `every`, after the last.

@@ -112,27 +112,44 @@ class TopKRunner:
         """Raise an error: rows are ranked within their queries."""
         raise self._lacks_groups()
 
+    def score_in_groups(self, rows: NDArray[Any], groups: Any, n_threads: int) -> NDArray[np.float64]:
+        """Return scores that rank the rows of each query."""
+        names = _check_groups(groups, len(rows))
+        if len(self.rule.sentinels) == 0:
+            return self._rank_in_full(rows, n_threads).labels
+        return self._score(rows, names, n_threads)
+
     def rank(self, rows: NDArray[Any], groups: Any, n_threads: int) -> Run:
         """Return scores that rank the rows of each query, as labels and scores, and how much work they took."""
         names = _check_groups(groups, len(rows))
         if len(self.rule.sentinels) == 0:
             return self._rank_in_full(rows, n_threads)
+        stops = np.empty(len(rows), np.int32)
+        scores = self._score(rows, names, n_threads, stops)
+        return _report(self, rows, n_threads, scores, stops, scores)
+
+    def _score(
+        self, rows: NDArray[Any], names: NDArray[Any], n_threads: int, stops: NDArray[np.int32] | None = None
+    ) -> NDArray[np.float64]:
+        """Return scores that rank the rows of each query, and write at which sentinel they stopped."""
         place, offset = _sort_by_query(names)
         # Rows that lie by query already, as they mostly do, are not copied.
         sorted_rows = rows if place is None else rows[place]
-        stops, scores = np.empty(len(rows), np.int32), np.empty(len(rows))
+        scores = np.empty(len(rows))
         self._native.rank(
             sorted_rows,
             offset,
             k=self.rule.k,
             as_set=self.rule.keep == "set",
-            stops=stops,
             scores=scores,
             n_threads=n_threads,
+            stops=stops,
         )
         if place is not None:
-            stops[place], scores[place] = stops.copy(), scores.copy()
-        return _report(self, rows, n_threads, scores, stops, scores)
+            scores[place] = scores.copy()
+            if stops is not None:
+                stops[place] = stops.copy()
+        return scores
 
     def _rank_in_full(self, rows: NDArray[Any], n_threads: int) -> Run:
         """Return the model's own scores, if no document may leave."""
