@@ -11,6 +11,9 @@
 namespace scurry {
 namespace {
 
+constexpr double kFarApart = 0x1p40;
+constexpr std::int64_t kLeast = std::numeric_limits<std::int32_t>::min(), kMost = std::numeric_limits<std::int32_t>::max();
+
 // The k-th largest of some numbers, more than k, and the next. The numbers may change their places.
 Neighbours select(std::span<std::int32_t> numbers, std::size_t k) {
   if (numbers.size() <= kMostRanked) return kernels().sums.select(numbers.data(), numbers.size(), k);
@@ -50,15 +53,31 @@ void TopRanks::start(const TopK& top, std::span<const std::int64_t> offset, std:
   side_.assign(offset_.back(), Side::kStayed);
   n_open_.assign(n_queries, top.k);
   sums_.resize(offset_.back());
+  largest_.resize(top.as_set ? offset_.back() : 0);
   n_sums_.resize(n_queries);
   bounds_.resize(n_queries);
 }
 
-void TopRanks::test(const AliveRows& alive, std::size_t lane, double limit, const std::uint64_t* removed,
+void TopRanks::test(const AliveRows& alive, const PlaceTest& test, const std::uint64_t* removed,
                     std::uint64_t* stopped) {
-  gather_sums(alive, lane, removed);
+  if (!test.spread) {
+    test_by(alive, test.lane, test.limit, [](std::size_t) { return std::int64_t{0}; }, removed, stopped);
+    return;
+  }
+  const std::int32_t* spreads = alive.sums + *test.spread * alive.sum_apart;
+  const double limit = std::isnan(test.limit) ? kFarApart : std::min(test.limit, kFarApart);
+  const std::size_t row_apart = alive.row_apart;
+  const auto reach = [=](std::size_t at) {
+    return static_cast<std::int64_t>(std::clamp(limit * static_cast<double>(spreads[at * row_apart]), 0.0, kFarApart));
+  };
+  test_by(alive, test.lane, limit < kFarApart ? 0.0 : kFarApart, reach, removed, stopped);
+}
+
+template <class Reach>
+void TopRanks::test_by(const AliveRows& alive, std::size_t lane, double limit, const Reach& reach,
+                       const std::uint64_t* removed, std::uint64_t* stopped) {
+  gather_sums(alive, lane, reach, removed);
   // Sums are integers: more than the limit apart is more than the largest integer below it.
-  constexpr double kFarApart = 0x1p40;
   const auto apart = static_cast<std::int64_t>(
       std::isnan(limit) ? kFarApart : std::floor(std::clamp(limit, -kFarApart, kFarApart)));
   constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::min();
@@ -72,11 +91,14 @@ void TopRanks::test(const AliveRows& alive, std::size_t lane, double limit, cons
       // With every place taken, nobody is good enough, unless nobody leaves.
       bounds = {limit < kFarApart ? kNone : kAll, kNone};
     } else {
-      const auto [kth, next] = select(of_query, n_open_[q]);
-      bounds = {std::int64_t{kth} - apart, top_.as_set ? std::int64_t{next} + apart : kNone};
+      bounds = {std::int64_t{select(of_query, n_open_[q]).kth} - apart, kNone};
+      if (top_.as_set) {
+        const std::span<std::int32_t> largest(largest_.data() + offset_[q], n_sums_[q]);
+        bounds.in_above = std::int64_t{select(largest, n_open_[q]).next} + apart;
+      }
     }
   }
-  mark(alive, lane, removed, stopped);
+  mark(alive, lane, reach, removed, stopped);
   // Places are counted after all documents of a query were compared with the same ones.
   for (std::size_t word = 0; top_.as_set && word * kChunk < alive.n; ++word) {
     for (std::uint64_t left = stopped[word] & ~removed[word]; left != 0; left &= left - 1) {
@@ -87,23 +109,27 @@ void TopRanks::test(const AliveRows& alive, std::size_t lane, double limit, cons
 }
 
 // Collects the sums of the documents of each query that are still in. Most of them stand next to each other.
-void TopRanks::gather_sums(const AliveRows& alive, std::size_t lane, const std::uint64_t* removed) {
+template <class Reach>
+void TopRanks::gather_sums(const AliveRows& alive, std::size_t lane, const Reach& reach, const std::uint64_t* removed) {
   // Copies, because the compiler must assume that writing sums could change the originals.
   const std::uint32_t *query_of = query_of_.data(), *ids = alive.ids;
   const std::int32_t* of_lane = alive.sums + lane * alive.sum_apart;
   const std::size_t row_apart = alive.row_apart, *offset = offset_.data();
   std::uint32_t* n_sums = n_sums_.data();
-  std::int32_t *sums = sums_.data(), *begin = sums, *to = sums;  // of the query q
+  std::int32_t *sums = sums_.data(), *largest = top_.as_set ? largest_.data() : nullptr;
+  std::size_t begin = 0, to = 0;  // of the query q
   std::fill_n(n_sums, n_open_.size(), 0u);
   std::uint32_t q = 0;
   for (std::size_t at = 0; at < alive.n; ++at) {
     if (query_of[ids[at]] != q) {
       n_sums[q] = static_cast<std::uint32_t>(to - begin);
       q = query_of[ids[at]];
-      begin = sums + offset[q];
+      begin = offset[q];
       to = begin + n_sums[q];
     }
-    *to = of_lane[at * row_apart];
+    const std::int64_t sum = of_lane[at * row_apart], far = reach(at);
+    sums[to] = static_cast<std::int32_t>(std::max(sum - far, kLeast));
+    if (largest != nullptr) largest[to] = static_cast<std::int32_t>(std::min(sum + far, kMost));
     to += ((removed[at / kChunk] >> (at % kChunk)) & 1) == 0;  // one that has left is overwritten by the next
   }
   n_sums[q] = static_cast<std::uint32_t>(to - begin);
@@ -111,7 +137,9 @@ void TopRanks::gather_sums(const AliveRows& alive, std::size_t lane, const std::
 
 // Sets the bits of the documents beyond the bounds of their query. Which ones these are cannot be foreseen, so that there
 // are no branches.
-void TopRanks::mark(const AliveRows& alive, std::size_t lane, const std::uint64_t* removed, std::uint64_t* stopped) {
+template <class Reach>
+void TopRanks::mark(const AliveRows& alive, std::size_t lane, const Reach& reach, const std::uint64_t* removed,
+                    std::uint64_t* stopped) {
   const std::uint32_t *query_of = query_of_.data(), *ids = alive.ids;
   const std::int32_t* of_lane = alive.sums + lane * alive.sum_apart;
   const std::size_t row_apart = alive.row_apart;
@@ -124,11 +152,11 @@ void TopRanks::mark(const AliveRows& alive, std::size_t lane, const std::uint64_
     std::uint64_t leaving = 0;
     for (std::size_t i = 0; i < n_here; ++i) {
       const std::uint32_t id = ids[first + i];
-      const std::int64_t sum = of_lane[(first + i) * row_apart];
+      const std::int64_t sum = of_lane[(first + i) * row_apart], far = reach(first + i);
       const auto [out_below, in_above] = bounds[query_of[id]];
       const std::uint64_t is_in = static_cast<std::uint64_t>(((removed[first / kChunk] >> i) & 1) == 0);
-      const std::uint64_t out = is_in & static_cast<std::uint64_t>(sum < out_below);
-      const std::uint64_t in = is_in & static_cast<std::uint64_t>(sum > in_above) & ~out;
+      const std::uint64_t out = is_in & static_cast<std::uint64_t>(sum + far < out_below);
+      const std::uint64_t in = is_in & static_cast<std::uint64_t>(sum - far > in_above) & ~out;
       side[id] = static_cast<std::uint8_t>(side[id] | out * kOut | in * kIn);
       leaving |= (out | in) << i;
     }

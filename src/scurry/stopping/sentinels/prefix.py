@@ -134,7 +134,7 @@ def _depths(parent: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 _SHRINK, _ORDERED_SHARE = 0.5, 0.7
-_N_SWEEPS, _RATE = 12, 0.15
+_N_SWEEPS, RATE = 12, 0.15
 _RIDGE = 2.0  # rows that every leaf has besides its own, with a residual of 0
 _SMOOTHING = 8.0  # rows by which the spread of a node is drawn towards its parent's
 _N_FOLDS = 3
@@ -388,6 +388,7 @@ def fit_prefix(
     weight: FloatArray | None = None,
     order: NDArray[np.int64] | None = None,
     n_sweeps: int = _N_SWEEPS,
+    rate: float = RATE,
     progress: Progress | None = None,
 ) -> PrefixFit:
     """Fit an order of trees, and an estimate of the full score at each sentinel.
@@ -412,6 +413,9 @@ def fit_prefix(
         By default that of `order_trees`.
     n_sweeps : int
         Sweeps over the trees at each sentinel.
+    rate : float
+        Share of what a leaf's rows miss by which each sweep moves it. With a larger one, corrections come closer to the
+        rows that they are fitted to.
     progress : callable, optional
         Called as ``progress(n_done, n_total)`` while the order is found, and after every refit.
 
@@ -444,7 +448,7 @@ def fit_prefix(
         order = order_trees(leaves, fitting, counts, progress=report)
 
     def correct(rows: RowLeaves, rows_weight: FloatArray, tested: RowLeaves) -> _Corrected:
-        return _correct(leaves, values, order, sentinels, rows, rows_weight, tested, n_sweeps, report_refit)
+        return _correct(leaves, values, order, sentinels, rows, rows_weight, tested, n_sweeps, rate, report_refit)
 
     tested = refit if spread is None else spread
     final = correct(fitting, counts, tested)
@@ -484,6 +488,7 @@ def _correct(
     weight: FloatArray,
     tested: RowLeaves,
     n_sweeps: int,
+    rate: float,
     report: Callable[[], None],
 ) -> _Corrected:
     """Fit lines to `tested` and corrections to `refit`, and measure on `tested`."""
@@ -505,7 +510,7 @@ def _correct(
             ridge=_RIDGE,
             trees=order[:n_trees],
             n_sweeps=n_sweeps,
-            rate=_RATE,
+            rate=rate,
             progress=None,
         )[0]
         corrected = _sum(leaves, corrections[at], order[:n_trees], tested.leaves)

@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from scurry.forest import Forest, leaf_scores
 from scurry.plan.whole_rows import decision_score
 from scurry.stopping.sentinels.lanes import DecisionFit, decision_fit, increments, near_decision
-from scurry.stopping.sentinels.prefix import Leaves, PrefixFit, RowLeaves, fit_prefix, geometric_sentinels, mix_rows
+from scurry.stopping.sentinels.prefix import (
+    RATE,
+    Leaves,
+    PrefixFit,
+    RowLeaves,
+    fit_prefix,
+    geometric_sentinels,
+    mix_rows,
+)
 
 FloatArray = NDArray[np.float64]
 
@@ -61,6 +69,7 @@ def fit_scores(
     order: NDArray[np.int64] | None = None,
     tested: tuple[NDArray[Any], FloatArray] | None = None,
     mixes: bool = True,
+    rate: float = RATE,
 ) -> tuple[Leaves, PrefixFit]:
     """Fit estimates of full scores to rows, and to rows mixed from them; return them with the leaves of the forest.
 
@@ -79,6 +88,8 @@ def fit_scores(
         Other rows, which tell how far estimates are off; by default that is found in folds of `rows`.
     mixes : bool
         Whether rows are mixed.
+    rate : float
+        Of `fit_prefix`.
     """
     leaves = leaves_of(forest)
     refit = RowLeaves(leaves.encode(forest.apply(rows)), full)
@@ -96,6 +107,7 @@ def fit_scores(
         sentinels=sentinels,
         weight=weight,
         order=order,
+        rate=rate,
     )
     return leaves, fit
 
