@@ -138,7 +138,7 @@ _N_SWEEPS, RATE = 12, 0.15
 _RIDGE = 2.0  # rows that every leaf has besides its own, with a residual of 0
 _SMOOTHING = 8.0  # rows by which the spread of a node is drawn towards its parent's
 _N_FOLDS = 3
-_TIMES_MIXED, _MOST_ROWS = 3, 100_000  # mixed for each row that is given; with those given
+TIMES_MIXED, _MOST_ROWS = 3, 100_000  # mixed for each row that is given; with those given
 _MIXED_WEIGHT = 0.5  # of a row that was mixed: it is less like the rows to come
 _FEW_STOPS = 0.01
 _MORE_TREES = 0.05  # that fewer sentinels may cost
@@ -344,7 +344,9 @@ def order_trees(
     return order
 
 
-def mix_rows(rows: NDArray[Any], reached: NDArray[np.unsignedinteger]) -> Iterator[NDArray[Any]]:
+def mix_rows(
+    rows: NDArray[Any], reached: NDArray[np.unsignedinteger], n_times: int = TIMES_MIXED
+) -> Iterator[NDArray[Any]]:
     """Yield rows that were made of pairs of rows, as many as there are and in their order, a few times.
 
     The two of a pair reach the same leaf of a tree where possible, and each value is that of one or the other. They lie
@@ -355,6 +357,8 @@ def mix_rows(rows: NDArray[Any], reached: NDArray[np.unsignedinteger]) -> Iterat
     rows : array of shape (n_rows, n_features)
     reached : uint8 or uint16 array of shape (n_trees, n_rows)
         The leaves that they reach.
+    n_times : int
+        Fewer where there are many rows.
 
     Examples
     --------
@@ -365,7 +369,7 @@ def mix_rows(rows: NDArray[Any], reached: NDArray[np.unsignedinteger]) -> Iterat
     """
     n_trees, n_rows = reached.shape
     rng = np.random.default_rng(0)
-    for _ in range(min(_TIMES_MIXED, _MOST_ROWS // max(n_rows, 1) - 1)):
+    for _ in range(min(n_times, _MOST_ROWS // max(n_rows, 1) - 1)):
         leaf, other = reached[rng.integers(n_trees)], np.arange(n_rows)
         for fold in range(_N_FOLDS):
             shuffled = rng.permutation(np.arange(fold, n_rows, _N_FOLDS))
