@@ -12,7 +12,8 @@ namespace scurry {
 namespace {
 
 constexpr double kFarApart = 0x1p40;
-constexpr std::int64_t kLeast = std::numeric_limits<std::int32_t>::min(), kMost = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kLeast = std::numeric_limits<std::int32_t>::min();
+constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
 
 // The k-th largest of some numbers, more than k, and the next. The numbers may change their places.
 Neighbours select(std::span<std::int32_t> numbers, std::size_t k) {

@@ -141,7 +141,6 @@ _N_FOLDS = 3
 TIMES_MIXED, _MOST_ROWS = 3, 100_000  # mixed for each row that is given; with those given
 _MIXED_WEIGHT = 0.5  # of a row that was mixed: it is less like the rows to come
 _FEW_STOPS = 0.01
-_MORE_TREES = 0.05  # that fewer sentinels may cost
 _LANE_COST = 0.09  # of adding a leaf to one sum more, in trees
 _LARGEST_DEVIATION = 25.0  # squared and in units of the mean: one far row must not decide about a leaf
 
@@ -243,7 +242,12 @@ def placed_sentinels(sentinels: NDArray[np.int64], stops: NDArray[np.integer]) -
 
 
 def worthwhile_sentinels(
-    sentinels: NDArray[np.int64], stops: NDArray[np.integer], *, n_trees: int, test_cost: float
+    sentinels: NDArray[np.int64],
+    stops: NDArray[np.integer],
+    *,
+    n_trees: int,
+    test_cost: float,
+    more_trees: float = 0.05,
 ) -> NDArray[np.intp]:
     """Return which sentinels to keep, given how many rows stop at each, and last how many do not.
 
@@ -258,6 +262,8 @@ def worthwhile_sentinels(
         Of the model.
     test_cost : float
         What testing a row takes, in trees.
+    more_trees : float
+        Share of the trees with all sentinels that the others may cost besides.
 
     Returns
     -------
@@ -270,7 +276,7 @@ def worthwhile_sentinels(
     """
     kept = np.arange(len(sentinels))
     trees_of_all, time = _spend(sentinels, stops, kept, n_trees, test_cost)
-    most = (1 + _MORE_TREES) * trees_of_all
+    most = (1 + more_trees) * trees_of_all
     while len(kept) > 1:
         fewer = [np.delete(kept, at) for at in range(len(kept))]
         spent = [_spend(sentinels, stops, these, n_trees, test_cost) for these in fewer]
