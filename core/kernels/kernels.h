@@ -178,10 +178,12 @@ struct LaneTestKernels {
                std::uint64_t* exits);
   // The k-th largest of n numbers, more than k and no more than kMostRanked, and the next.
   Neighbours (*select)(const std::int32_t* numbers, std::size_t n, std::size_t k);
-  // The bits of each row in `leaving` and `is_in` (kChunk bits per word) say whether its sum is beyond the bounds of its
-  // query, and whether it is above them. Sums of rows are `apart`; arrays over rows have space for whole chunks.
-  void (*mark)(const QueryBounds&, const std::uint32_t* documents, const std::int32_t* sums, std::size_t apart,
-               std::size_t n, std::uint64_t* leaving, std::uint64_t* is_in);
+  // The bits of each row in `leaving` and `is_in` (kChunk bits per word) say whether its largest sum is below the bounds of
+  // its query or its least sum above them, and whether it is above. Sums of rows are `apart`; arrays over rows have space
+  // for whole chunks.
+  void (*mark)(const QueryBounds&, const std::uint32_t* documents, const std::int32_t* least,
+               const std::int32_t* largest, std::size_t apart, std::size_t n, std::uint64_t* leaving,
+               std::uint64_t* is_in);
 };
 
 // Whether a row's rank in a column is at least this.

@@ -173,16 +173,17 @@ Neighbours select(const std::int32_t* numbers, std::size_t n, std::size_t k) {
   return found;
 }
 
-void mark(const QueryBounds& bounds, const u32* documents, const std::int32_t* sums, std::size_t apart, std::size_t n,
-          std::uint64_t* leaving, std::uint64_t* is_in) {
-  alignas(64) std::int32_t sum[kChunk], out[kChunk], in[kChunk];
+void mark(const QueryBounds& bounds, const u32* documents, const std::int32_t* least, const std::int32_t* largest,
+          std::size_t apart, std::size_t n, std::uint64_t* leaving, std::uint64_t* is_in) {
+  alignas(64) std::int32_t low[kChunk], high[kChunk], out[kChunk], in[kChunk];
   for (std::size_t first = 0; first < n; first += kChunk) {
-    read_lane(sums + first * apart, apart, sum);
+    read_lane(least + first * apart, apart, low);
+    read_lane(largest + first * apart, apart, high);
     const std::size_t n_here = std::min(kChunk, n - first);  // the others have no query
     for (std::size_t i = 0; i < n_here; ++i) {
       const u32 query = bounds.query_of[documents[first + i]];
-      out[i] = -static_cast<std::int32_t>(sum[i] < bounds.out_below[query]);
-      in[i] = -static_cast<std::int32_t>(sum[i] > bounds.in_above[query]);
+      out[i] = -static_cast<std::int32_t>(high[i] < bounds.out_below[query]);
+      in[i] = -static_cast<std::int32_t>(low[i] > bounds.in_above[query]);
     }
     const auto bits = [n_here](const std::int32_t* marks) {
       std::uint64_t all = gather_bits([&](std::size_t i) { return *reinterpret_cast<const Signed*>(marks + i); });

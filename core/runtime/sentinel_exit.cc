@@ -165,8 +165,9 @@ void SentinelExit::rank(const RowsView& rows, std::span<const std::int64_t> offs
     const std::size_t begin = blocks[block], end = blocks[block + 1], first = row_of(begin);
     thread_local TopRanks ranks;
     ranks.start(top, offset.subspan(begin, end - begin + 1), first);
+    const auto spread = spread_lane_ == kNoLane ? std::nullopt : std::optional(static_cast<std::size_t>(spread_lane_));
     const auto test = [&](std::size_t j, std::size_t lane, const AliveRows& alive, Buffers& buffers) {
-      ranks.test(alive, lane, sentinels_[j].limits[0], buffers.removed.data(), buffers.stopped.data());
+      ranks.test(alive, {lane, spread, sentinels_[j].limits[0]}, buffers.removed.data(), buffers.stopped.data());
     };
     if (row_of(end) > first) run_rows(rows, first, row_of(end) - first, 0, test, outcome);
     ranks.settle(outcome.scores + first);

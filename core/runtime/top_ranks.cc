@@ -11,6 +11,10 @@
 namespace scurry {
 namespace {
 
+constexpr double kFarApart = 0x1p40;
+// No sum is as small or as large as these.
+constexpr std::int32_t kLeast = std::numeric_limits<std::int32_t>::min(), kMost = std::numeric_limits<std::int32_t>::max();
+
 // The k-th largest of some numbers, more than k, and the next. The numbers may change their places.
 Neighbours select(std::span<std::int32_t> numbers, std::size_t k) {
   if (numbers.size() <= kMostRanked) return kernels().lane_tests.select(numbers.data(), numbers.size(), k);
@@ -49,39 +53,56 @@ void TopRanks::start(const TopK& top, std::span<const std::int64_t> offset, std:
   }
   side_.assign(offset_.back(), Side::kStayed);
   n_open_.assign(n_queries, top.k);
-  sums_.resize(offset_.back());
-  n_sums_.resize(n_queries);
+  least_of_.resize(offset_.back());
+  largest_of_.resize(top.as_set ? offset_.back() : 0);
+  n_in_.resize(n_queries);
   out_below_.resize(n_queries);
   in_above_.resize(n_queries);
 }
 
-void TopRanks::test(const AliveRows& alive, std::size_t lane, double limit, const std::uint64_t* removed,
+void TopRanks::test(const AliveRows& alive, const PlaceTest& test, const std::uint64_t* removed,
                     std::uint64_t* stopped) {
-  gather_sums(alive, lane, removed);
+  const std::int32_t* sums = alive.sums + test.lane * alive.sum_apart;
+  Reach reach{sums, sums, alive.row_apart};
+  double limit = std::isnan(test.limit) ? kFarApart : std::clamp(test.limit, -kFarApart, kFarApart);
+  if (test.spread) {
+    least_.resize(round_up(alive.n, kChunk));
+    largest_.resize(least_.size());
+    const std::int32_t* spreads = alive.sums + *test.spread * alive.sum_apart;
+    for (std::size_t at = 0; at < alive.n; ++at) {
+      const double far = std::clamp(limit * static_cast<double>(spreads[at * alive.row_apart]), 0.0, kFarApart);
+      const std::int64_t sum = sums[at * alive.row_apart], whole = static_cast<std::int64_t>(far);
+      least_[at] = static_cast<std::int32_t>(std::max<std::int64_t>(sum - whole, kLeast + 1));
+      largest_[at] = static_cast<std::int32_t>(std::min<std::int64_t>(sum + whole, kMost - 1));
+    }
+    reach = {least_.data(), largest_.data(), 1};
+    limit = limit < kFarApart ? 0.0 : kFarApart;
+  }
+  gather(alive, reach, removed);
   // Sums are integers: more than the limit apart is more than the largest integer below it.
-  constexpr double kFarApart = 0x1p40;
-  const auto apart = static_cast<std::int64_t>(
-      std::isnan(limit) ? kFarApart : std::floor(std::clamp(limit, -kFarApart, kFarApart)));
-  // No sum is as small or as large as these.
-  constexpr std::int32_t kLeast = std::numeric_limits<std::int32_t>::min(), kMost = std::numeric_limits<std::int32_t>::max();
+  const auto apart = static_cast<std::int64_t>(std::floor(limit));
   const auto bound = [](std::int64_t sum) { return static_cast<std::int32_t>(std::clamp<std::int64_t>(sum, kLeast, kMost)); };
   for (std::size_t q = 0; q < n_open_.size(); ++q) {
-    const std::span<std::int32_t> of_query(sums_.data() + offset_[q], n_sums_[q]);
-    if (of_query.size() <= n_open_[q]) {  // nobody is out
+    const std::span<std::int32_t> least(least_of_.data() + offset_[q], n_in_[q]);
+    if (least.size() <= n_open_[q]) {  // nobody is out
       out_below_[q] = kLeast;
       in_above_[q] = top_.as_set ? kLeast : kMost;
     } else if (n_open_[q] == 0) {  // with every place taken, nobody is good enough, unless nobody leaves
       out_below_[q] = limit < kFarApart ? kMost : kLeast;
       in_above_[q] = kMost;
     } else {
-      const auto [kth, next] = select(of_query, n_open_[q]);
+      const auto [kth, next] = select(least, n_open_[q]);
       out_below_[q] = bound(kth - apart);
-      in_above_[q] = top_.as_set ? bound(next + apart) : kMost;
+      in_above_[q] = kMost;
+      if (top_.as_set) {
+        const std::span<std::int32_t> largest(largest_of_.data() + offset_[q], n_in_[q]);
+        in_above_[q] = bound((test.spread ? select(largest, n_open_[q]).next : next) + apart);
+      }
     }
   }
   is_in_.resize(alive.n / kChunk + 1);
-  kernels().lane_tests.mark({query_of_.data(), out_below_.data(), in_above_.data()}, alive.ids,
-                            alive.sums + lane * alive.sum_apart, alive.row_apart, alive.n, stopped, is_in_.data());
+  kernels().lane_tests.mark({query_of_.data(), out_below_.data(), in_above_.data()}, alive.ids, reach.least,
+                            reach.largest, reach.apart, alive.n, stopped, is_in_.data());
   for (std::size_t word = 0; word * kChunk < alive.n; ++word) {
     stopped[word] &= ~removed[word];
     for (std::uint64_t left = stopped[word]; left != 0; left &= left - 1) {
@@ -96,26 +117,27 @@ void TopRanks::test(const AliveRows& alive, std::size_t lane, double limit, cons
 }
 
 // Collects the sums of the documents of each query that are still in. Most of them stand next to each other.
-void TopRanks::gather_sums(const AliveRows& alive, std::size_t lane, const std::uint64_t* removed) {
+void TopRanks::gather(const AliveRows& alive, const Reach& reach, const std::uint64_t* removed) {
   // Copies, because the compiler must assume that writing sums could change the originals.
   const std::uint32_t *query_of = query_of_.data(), *ids = alive.ids;
-  const std::int32_t* of_lane = alive.sums + lane * alive.sum_apart;
-  const std::size_t row_apart = alive.row_apart, *offset = offset_.data();
-  std::uint32_t* n_sums = n_sums_.data();
-  std::int32_t *sums = sums_.data(), *begin = sums, *to = sums;  // of the query q
-  std::fill_n(n_sums, n_open_.size(), 0u);
+  const std::size_t* offset = offset_.data();
+  std::uint32_t* n_in = n_in_.data();
+  std::int32_t *least = least_of_.data(), *largest = top_.as_set ? largest_of_.data() : nullptr;
+  std::size_t begin = 0, to = 0;  // of the query q
+  std::fill_n(n_in, n_open_.size(), 0u);
   std::uint32_t q = 0;
   for (std::size_t at = 0; at < alive.n; ++at) {
     if (query_of[ids[at]] != q) {
-      n_sums[q] = static_cast<std::uint32_t>(to - begin);
+      n_in[q] = static_cast<std::uint32_t>(to - begin);
       q = query_of[ids[at]];
-      begin = sums + offset[q];
-      to = begin + n_sums[q];
+      begin = offset[q];
+      to = begin + n_in[q];
     }
-    *to = of_lane[at * row_apart];
+    least[to] = reach.least[at * reach.apart];
+    if (largest != nullptr) largest[to] = reach.largest[at * reach.apart];
     to += ((removed[at / kChunk] >> (at % kChunk)) & 1) == 0;  // one that has left is overwritten by the next
   }
-  n_sums[q] = static_cast<std::uint32_t>(to - begin);
+  n_in[q] = static_cast<std::uint32_t>(to - begin);
 }
 
 void TopRanks::settle(double* scores) const {

@@ -19,22 +19,26 @@ GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "promises" / "rankin
 
 
 def replay(
-    rule: TopKRule, sums: list[np.ndarray], own: np.ndarray, dtype: str
+    rule: TopKRule, sums: list[np.ndarray], spreads: list[np.ndarray], own: np.ndarray, dtype: str
 ) -> tuple[np.ndarray, np.ndarray, list[int]]:
     """Trees, scores and the k best documents of one query, in their order; sums at each sentinel and own scores."""
     n, inside, taken = len(own), set(range(len(own))), []
     left_at, scores = np.full(n, -1), own.copy()
     for j, of_lane in enumerate(sums):
-        ranked = sorted(inside, key=lambda d: -of_lane[d])
+        has_spread = rule.spread_lane >= 0
+        reach = np.floor(rule.limits[j] * np.maximum(spreads[j], 0)) if has_spread else np.zeros(n)
+        apart = 0 if has_spread else rule.limits[j]
+        least, most = of_lane - reach, of_lane + reach
+        by_least, by_most = sorted(least[list(inside)])[::-1], sorted(most[list(inside)])[::-1]
         n_open = rule.k - len(taken)
         out, sure = set(), set()
-        for d in ranked:
-            if len(ranked) <= n_open:
+        for d in inside:
+            if len(inside) <= n_open:
                 if rule.keep == "set":
                     sure.add(d)
-            elif n_open == 0 or of_lane[ranked[n_open - 1]] - of_lane[d] > rule.limits[j]:
+            elif n_open == 0 or by_least[n_open - 1] - most[d] > apart:
                 out.add(d)
-            elif rule.keep == "set" and of_lane[d] - of_lane[ranked[n_open]] > rule.limits[j]:
+            elif rule.keep == "set" and least[d] - by_most[n_open] > apart:
                 sure.add(d)
         for d in out | sure:
             left_at[d], scores[d] = j, (rule.offset[j] + rule.scale[j] * of_lane[d]).astype(dtype)
@@ -53,7 +57,8 @@ def check(predictor: Predictor, X: np.ndarray, groups: np.ndarray, n_threads: in
     for query in set(groups.tolist()):
         rows = np.flatnonzero(groups == query)
         at = [sums[rows, n_trees - 1, lane] for n_trees, lane in zip(rule.sentinels, rule.lane, strict=True)]
-        left_at, scores, best = replay(rule, at, own[rows], forest.score_dtype)
+        spreads = [sums[rows, n_trees - 1, rule.spread_lane] for n_trees in rule.sentinels]
+        left_at, scores, best = replay(rule, at, spreads, own[rows], forest.score_dtype)
         np.testing.assert_array_equal(run.trees[rows], np.append(rule.sentinels, forest.n_trees)[left_at])
         np.testing.assert_array_equal(run.complete[rows], left_at == -1)
         found = run.scores[rows]
@@ -117,19 +122,26 @@ def test_golden_cases(case):
     assert np.lexsort((np.arange(n), -forest.predict(X)))[: case["k"]].tolist() == expected["full_top"]
 
 
-def random_plan(rng: np.random.Generator, forest: Forest, k: int, keep: str, n_sentinels: int, limit: float) -> Plan:
+def random_plan(
+    rng: np.random.Generator, forest: Forest, k: int, keep: str, n_sentinels: int, limit: float, spread: bool = False
+) -> Plan:
     n_lanes = int(rng.integers(1, 20))
     units = np.rint(1000 * forest.value) + rng.integers(-50, 51, (forest.n_nodes, n_lanes))
+    if spread:
+        units = np.column_stack([rng.integers(0, 200, forest.n_nodes), units])
     sentinels = np.sort(rng.choice(np.arange(1, forest.n_trees), n_sentinels, replace=False)).astype(np.int32)
     rule = TopKRule(
         k=k,
         keep=keep,
         sentinels=sentinels,
         lanes=units.astype(np.int32),
-        lane=rng.integers(0, n_lanes, n_sentinels).astype(np.int32),
+        lane=rng.integers(0, n_lanes, n_sentinels).astype(np.int32) + spread,
         scale=np.full(n_sentinels, forest.n_trees / 1000) / sentinels,
         offset=rng.normal(size=n_sentinels) / 10,
-        limits=np.rint(limit * 1000 * np.sqrt(forest.n_trees - sentinels)),
+        spread_lane=0 if spread else -1,
+        limits=5 * limit * np.sqrt(forest.n_trees - sentinels) / sentinels
+        if spread
+        else np.rint(limit * 1000 * np.sqrt(forest.n_trees - sentinels)),
     )
     return Plan(order=rng.permutation(forest.n_trees).astype(np.int32), stop=rule)
 
@@ -141,27 +153,29 @@ def random_plan(rng: np.random.Generator, forest: Forest, k: int, keep: str, n_s
     keep=st.sampled_from(["order", "set"]),
     n_queries=st.integers(1, 40),
     n_sentinels=st.integers(0, 8),
-    limit=st.sampled_from([0.0, 0.05, 0.2]),
+    limit=st.sampled_from([0.0, 0.05, 0.2, np.inf]),
     depth=st.sampled_from([1, 3, 6]),
     contiguous=st.booleans(),
+    spread=st.booleans(),
 )
-def test_queries_against_the_definition(seed, k, keep, n_queries, n_sentinels, limit, depth, contiguous):
+def test_queries_against_the_definition(seed, k, keep, n_queries, n_sentinels, limit, depth, contiguous, spread):
     rng = np.random.default_rng(seed)
     forest = complete_forest(20, depth, 4, 1, seed=seed)
     groups = rng.integers(0, n_queries, int(rng.integers(0, 400)))
     if contiguous:
         groups.sort()
     X = rng.normal(size=(len(groups), 4))
-    check(Predictor(forest, random_plan(rng, forest, k, keep, n_sentinels, limit)), X, groups)
+    check(Predictor(forest, random_plan(rng, forest, k, keep, n_sentinels, limit, spread)), X, groups)
 
 
+@pytest.mark.parametrize("spread", [False, True])
 @pytest.mark.parametrize("keep", ["order", "set"])
-def test_threads_blocks_and_single_queries_agree(keep, tmp_path):
+def test_threads_blocks_and_single_queries_agree(keep, spread, tmp_path):
     rng = np.random.default_rng(0)
     forest = complete_forest(40, 5, 6, 1, seed=1, aggregation="sum", score_dtype="float32")
     sizes = np.append(rng.integers(1, 80, 300), 6000)  # the last query is larger than a block
     groups, X = np.repeat(np.arange(301), sizes), rng.normal(size=(sizes.sum(), 6))
-    predictor = Predictor(forest, random_plan(rng, forest, 5, keep, 6, 0.02))
+    predictor = Predictor(forest, random_plan(rng, forest, 5, keep, 6, 0.02, spread))
     run = predictor.run(X, groups=groups)
     assert 1 < run.mean_trees < 39
     check(predictor, X[-7000:], groups[-7000:])

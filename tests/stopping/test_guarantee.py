@@ -28,6 +28,7 @@ from scurry.stopping.guarantee import (
     last_certified,
     number_copies,
     random_part,
+    rows_worth_testing,
     split_rows,
 )
 from scurry.stopping.losses import (
@@ -369,3 +370,14 @@ class TestSplit:
         assert sorted(groups[second].tolist()) == sorted(set(range(50)) - set(groups[first].tolist()))
         later = [np.flatnonzero(groups == group).tolist().index(row) for row, group in enumerate(groups) if second[row]]
         assert max(later) > 3  # not the first row of each
+
+
+@given(n_rows=st.integers(0, 700), max_rate=st.sampled_from([0.003, 0.01, 0.05, 0.3]))
+def test_rows_worth_testing_allow_as_many_mistakes(n_rows, max_rate):
+    def allowed(n: int) -> int:
+        return int(np.count_nonzero(stats.binom.cdf(np.arange(n + 1), n, max_rate) <= 1 - CONFIDENCE))
+
+    n_worth = rows_worth_testing(n_rows, max_rate, CONFIDENCE)
+    assert n_worth <= n_rows
+    assert allowed(n_worth) == allowed(n_rows)
+    assert n_worth == 0 or allowed(n_worth - 1) < allowed(n_worth)

@@ -100,9 +100,7 @@ class SentinelRule(_LaneRule):
         n = len(self.sentinels)
         per_sentinel = (self.lane, self.scale, self.offset, self.square)
         check_sentinels(self.sentinels, self.lanes, *per_sentinel)
-        n_lanes = self.lanes.shape[1]
-        if type(self.spread_lane) is not int or not NO_LANE <= self.spread_lane < n_lanes:
-            raise InputError(f"spread_lane must be from -1 to {n_lanes - 1}, got {self.spread_lane!r}")
+        check_spread_lane(self.spread_lane, self.lanes)
         if not all(np.isfinite(one).all() for one in per_sentinel) or np.isnan(self.limits).any():
             raise InputError("scale, offset and square must be finite, and no limit may be NaN")
         offset, edges = self.edge_offset, self.edges
@@ -203,6 +201,13 @@ def check_sentinels(
         raise InputError(f"lane must be from 0 to {lanes.shape[1] - 1}")
 
 
+def check_spread_lane(spread_lane: int, lanes: NDArray[np.int32]) -> None:
+    """Raise an error unless this is one of the lanes, or none."""
+    n_lanes = lanes.shape[1]
+    if type(spread_lane) is not int or not NO_LANE <= spread_lane < n_lanes:
+        raise InputError(f"spread_lane must be from -1 to {n_lanes - 1}, got {spread_lane!r}")
+
+
 def check_lanes(forest: Forest, sentinels: NDArray[np.int32], lanes: NDArray[np.int32]) -> None:
     """Raise an error unless there are lanes for all nodes of `forest`, and every sum of them fits 32 bits."""
     if len(lanes) != forest.n_nodes:
@@ -228,6 +233,11 @@ class TopKRule(_LaneRule):
     - with ``keep="set"`` it also leaves if ``s`` is more than ``limits[j]`` above the next best after the k. It is then
       among the k best, and takes one of their places. So are all if there are no more of them than places.
 
+    With a spread lane, some documents are known better than others: each may be anywhere from ``s - r`` to ``s + r``,
+    where ``r`` is ``limits[j]`` times its sum of that lane, rounded down, and 0 if that is negative. It leaves if
+    ``s + r`` is below the k-th best ``s - r``; with ``keep="set"`` also if ``s - r`` is above the (k + 1)-th best
+    ``s + r``.
+
     A document that leaves gets the estimate ``offset[j] + scale[j] * s`` as its score, the others get the model's own.
 
     Attributes
@@ -242,12 +252,15 @@ class TopKRule(_LaneRule):
     lane : int32 array of shape (n_sentinels,)
     scale, offset : float64 arrays of shape (n_sentinels,)
         Scales are above 0.
+    spread_lane : int
+        -1 for none.
     limits : float64 array of shape (n_sentinels,)
         At least 0; with infinity nobody leaves.
     """
 
     k: int
     keep: str = "order"
+    spread_lane: int = NO_LANE
     limits: NDArray[np.float64]
 
     TAG: ClassVar[str] = "TopKRule"
@@ -261,10 +274,18 @@ class TopKRule(_LaneRule):
         check_count("k", self.k)
         check_choice("keep", self.keep, KEEPS)
         check_sentinels(self.sentinels, self.lanes, self.lane, self.scale, self.offset, self.limits)
+        check_spread_lane(self.spread_lane, self.lanes)
         if not (np.isfinite(self.scale).all() and np.isfinite(self.offset).all() and (self.scale > 0).all()):
             raise InputError("scale and offset must be finite, and every scale above 0")
         if not (self.limits >= 0).all():
             raise InputError("limits must be 0 or more")
+
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return a header for JSON and arrays; one without spreads as before there were any, so that digests stay."""
+        header, arrays = super().to_parts()
+        if self.spread_lane == NO_LANE:
+            del header["spread_lane"]
+        return header, arrays
 
     def check(self, forest: Forest) -> None:
         """Raise an error unless this rule can stop `forest`."""
@@ -273,8 +294,10 @@ class TopKRule(_LaneRule):
         check_lanes(forest, self.sentinels, self.lanes)
 
     def regions(self, forest: Forest) -> Gaps:
-        """Return how far below the k-th best a document leaves."""
+        """Return how far below the k-th best a document leaves, where both have the mean spread."""
         gap = self.limits * self.scale
+        if self.spread_lane != NO_LANE:
+            gap = 2 * gap * self.sentinels * float(self.lanes[forest.is_leaf, self.spread_lane].mean())
         return Gaps(self.sentinels.astype(np.int64), np.where(np.isfinite(gap), gap, np.nan))
 
     def with_scaled_thresholds(self, forest: Forest, factor: float) -> Self:

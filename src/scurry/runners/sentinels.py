@@ -12,7 +12,6 @@ from scurry import _core
 from scurry.errors import InputError
 from scurry.forest import Forest, RowCall
 from scurry.plan import Plan, SentinelRule, TopKRule, to_int32
-from scurry.plan.whole_rows import NO_LANE
 from scurry.runners.runner import COMPLETE, DECIDED, Budget, Run, count_tests_in_order, make_runner
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ class TopKRunner:
             forest,
             order,
             rule,
-            spread_lane=NO_LANE,
+            spread_lane=rule.spread_lane,
             square=np.zeros(n),
             edge_offset=np.zeros(n + 1, np.uint32),
             edges=np.empty(0, np.int32),
@@ -269,8 +268,14 @@ def sentinel_plan(fit: SentinelFit, certificate: Certificate | None) -> Plan:
 
 
 def rank_plan(fit: SentinelFit, promise: TopK, limits: NDArray[np.float64]) -> Plan:
-    """Return the plan of a fit by which documents leave their query; `limits` are in units of scores."""
-    stop = TopKRule(k=promise.k, keep=promise.keep, limits=np.ceil(limits / fit.scale), **_lane_arrays(fit))
+    """Return the plan of a fit by which documents leave their query; `limits` are scores for each unit of spread."""
+    stop = TopKRule(
+        k=promise.k,
+        keep=promise.keep,
+        spread_lane=fit.spread_lane,
+        limits=limits / fit.scale,
+        **_lane_arrays(fit),
+    )
     return Plan(order=fit.order.astype(np.int32), stop=stop)
 
 

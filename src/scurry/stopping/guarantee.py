@@ -121,6 +121,21 @@ def rows_needed(max_rate: float, confidence: float) -> int:
     return int(np.ceil(np.log1p(-check_confidence(confidence)) / np.log1p(-max(max_rate, 1e-300))))
 
 
+def rows_worth_testing(n_rows: int, max_rate: float, confidence: float) -> int:
+    """Return the least number of rows that may have as many mistakes as `n_rows` may; 0 if no number is enough.
+
+    Mistakes are whole. So rows beyond this number allow no mistake more, and are only more chances to find one.
+
+    Examples
+    --------
+    >>> [rows_worth_testing(n_rows, 0.01, 0.95) for n_rows in (298, 320, 472, 500)]
+    [0, 299, 299, 473]
+    """
+    counts = np.arange(n_rows + 1)
+    n_mistakes = int(np.searchsorted(binom.cdf(counts, n_rows, max_rate), 1 - confidence, side="right")) - 1
+    return 0 if n_mistakes < 0 else int(np.argmax(binom.cdf(n_mistakes, counts, max_rate) <= 1 - confidence))
+
+
 def split_risk(n_rows: ArrayLike, max_rates: ArrayLike, risk: float) -> _FloatArray:
     """Divide a risk among groups of rows that are tested apart, more of it to groups that are harder to prove.
 

@@ -377,3 +377,15 @@ def test_sentinels_are_left_out_while_that_saves_time_and_costs_few_trees():
     assert all(trees(one) <= 1.05 * trees(np.arange(7)) for one in kept)
     # Nobody stops at the second, which then costs tests alone.
     assert worthwhile_sentinels(np.array([5, 9]), np.array([9, 0, 1]), n_trees=20, test_cost=0.1).tolist() == [0]
+
+
+def test_the_fewer_trees_may_be_wasted_the_more_sentinels_stay():
+    rng = np.random.default_rng(0)
+    sentinels, stops = np.arange(10, 130, 10), rng.integers(20, 60, 13)
+    n_kept = [
+        len(worthwhile_sentinels(sentinels, stops, n_trees=200, test_cost=8.0, more_trees=more))
+        for more in (0.0, 0.02, 0.05, 0.5)
+    ]
+    assert n_kept[0] == 12
+    assert n_kept == sorted(n_kept, reverse=True)
+    assert n_kept[-1] < n_kept[1]

@@ -36,7 +36,8 @@ def test_the_certificate_counts_what_happens(ranked, keep):
     promise = TopK(5, 0.05, keep=keep)
     fast = scurry.early_exit(model, X, groups=queries, promise=promise, method="sentinels")
     certificate, measured = fast.certificate, fast.certificate.measured
-    assert (fast.promise, certificate.unit, certificate.n_rows) == (promise, "group", 150)
+    # As many of 124 queries may change as of 150.
+    assert (fast.promise, certificate.unit, certificate.n_rows) == (promise, "group", 124)
     assert measured.mean_documents == N_DOCUMENTS
     assert measured.mean_trees < 0.8 * 60
     run, full = fast.run(X, groups=queries), fast.forest.predict(X)
@@ -60,7 +61,7 @@ def test_sets_save_more_and_fit_rows_leave_more_queries(ranked):
         trees[keep] = fast.certificate.measured.mean_trees
     assert trees["set"] < trees["order"]
     fitted = scurry.early_exit(model, X[2500:], X_fit=X[:2500], groups=queries[2500:], promise=TopK(5, 0.05))
-    assert (fitted.certificate.n_rows, fitted.certificate.n_fit_rows) == (160, 2500)
+    assert (fitted.certificate.n_rows, fitted.certificate.n_fit_rows) == (153, 2500)  # as many may change as of 160
 
 
 def test_neither_order_nor_seed_matter(ranked, tmp_path):

@@ -134,14 +134,13 @@ def _depths(parent: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 _SHRINK, _ORDERED_SHARE = 0.5, 0.7
-_N_SWEEPS, _RATE = 12, 0.15
+_N_SWEEPS, RATE = 12, 0.15
 _RIDGE = 2.0  # rows that every leaf has besides its own, with a residual of 0
 _SMOOTHING = 8.0  # rows by which the spread of a node is drawn towards its parent's
 _N_FOLDS = 3
-_TIMES_MIXED, _MOST_ROWS = 3, 100_000  # mixed for each row that is given; with those given
+TIMES_MIXED, _MOST_ROWS = 3, 100_000  # mixed for each row that is given; with those given
 _MIXED_WEIGHT = 0.5  # of a row that was mixed: it is less like the rows to come
 _FEW_STOPS = 0.01
-_MORE_TREES = 0.05  # that fewer sentinels may cost
 _LANE_COST = 0.09  # of adding a leaf to one sum more, in trees
 _LARGEST_DEVIATION = 25.0  # squared and in units of the mean: one far row must not decide about a leaf
 
@@ -243,7 +242,12 @@ def placed_sentinels(sentinels: NDArray[np.int64], stops: NDArray[np.integer]) -
 
 
 def worthwhile_sentinels(
-    sentinels: NDArray[np.int64], stops: NDArray[np.integer], *, n_trees: int, test_cost: float
+    sentinels: NDArray[np.int64],
+    stops: NDArray[np.integer],
+    *,
+    n_trees: int,
+    test_cost: float,
+    more_trees: float = 0.05,
 ) -> NDArray[np.intp]:
     """Return which sentinels to keep, given how many rows stop at each, and last how many do not.
 
@@ -258,6 +262,8 @@ def worthwhile_sentinels(
         Of the model.
     test_cost : float
         What testing a row takes, in trees.
+    more_trees : float
+        Share of the trees with all sentinels that the others may cost besides.
 
     Returns
     -------
@@ -270,7 +276,7 @@ def worthwhile_sentinels(
     """
     kept = np.arange(len(sentinels))
     trees_of_all, time = _spend(sentinels, stops, kept, n_trees, test_cost)
-    most = (1 + _MORE_TREES) * trees_of_all
+    most = (1 + more_trees) * trees_of_all
     while len(kept) > 1:
         fewer = [np.delete(kept, at) for at in range(len(kept))]
         spent = [_spend(sentinels, stops, these, n_trees, test_cost) for these in fewer]
@@ -344,7 +350,9 @@ def order_trees(
     return order
 
 
-def mix_rows(rows: NDArray[Any], reached: NDArray[np.unsignedinteger]) -> Iterator[NDArray[Any]]:
+def mix_rows(
+    rows: NDArray[Any], reached: NDArray[np.unsignedinteger], n_times: int = TIMES_MIXED
+) -> Iterator[NDArray[Any]]:
     """Yield rows that were made of pairs of rows, as many as there are and in their order, a few times.
 
     The two of a pair reach the same leaf of a tree where possible, and each value is that of one or the other. They lie
@@ -355,6 +363,8 @@ def mix_rows(rows: NDArray[Any], reached: NDArray[np.unsignedinteger]) -> Iterat
     rows : array of shape (n_rows, n_features)
     reached : uint8 or uint16 array of shape (n_trees, n_rows)
         The leaves that they reach.
+    n_times : int
+        Fewer where there are many rows.
 
     Examples
     --------
@@ -365,7 +375,7 @@ def mix_rows(rows: NDArray[Any], reached: NDArray[np.unsignedinteger]) -> Iterat
     """
     n_trees, n_rows = reached.shape
     rng = np.random.default_rng(0)
-    for _ in range(min(_TIMES_MIXED, _MOST_ROWS // max(n_rows, 1) - 1)):
+    for _ in range(min(n_times, _MOST_ROWS // max(n_rows, 1) - 1)):
         leaf, other = reached[rng.integers(n_trees)], np.arange(n_rows)
         for fold in range(_N_FOLDS):
             shuffled = rng.permutation(np.arange(fold, n_rows, _N_FOLDS))
@@ -388,6 +398,7 @@ def fit_prefix(
     weight: FloatArray | None = None,
     order: NDArray[np.int64] | None = None,
     n_sweeps: int = _N_SWEEPS,
+    rate: float = RATE,
     progress: Progress | None = None,
 ) -> PrefixFit:
     """Fit an order of trees, and an estimate of the full score at each sentinel.
@@ -412,6 +423,9 @@ def fit_prefix(
         By default that of `order_trees`.
     n_sweeps : int
         Sweeps over the trees at each sentinel.
+    rate : float
+        Share of what a leaf's rows miss by which each sweep moves it. With a larger one, corrections come closer to the
+        rows that they are fitted to.
     progress : callable, optional
         Called as ``progress(n_done, n_total)`` while the order is found, and after every refit.
 
@@ -444,7 +458,7 @@ def fit_prefix(
         order = order_trees(leaves, fitting, counts, progress=report)
 
     def correct(rows: RowLeaves, rows_weight: FloatArray, tested: RowLeaves) -> _Corrected:
-        return _correct(leaves, values, order, sentinels, rows, rows_weight, tested, n_sweeps, report_refit)
+        return _correct(leaves, values, order, sentinels, rows, rows_weight, tested, n_sweeps, rate, report_refit)
 
     tested = refit if spread is None else spread
     final = correct(fitting, counts, tested)
@@ -484,6 +498,7 @@ def _correct(
     weight: FloatArray,
     tested: RowLeaves,
     n_sweeps: int,
+    rate: float,
     report: Callable[[], None],
 ) -> _Corrected:
     """Fit lines to `tested` and corrections to `refit`, and measure on `tested`."""
@@ -505,7 +520,7 @@ def _correct(
             ridge=_RIDGE,
             trees=order[:n_trees],
             n_sweeps=n_sweeps,
-            rate=_RATE,
+            rate=rate,
             progress=None,
         )[0]
         corrected = _sum(leaves, corrections[at], order[:n_trees], tested.leaves)

@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 from scurry.forest import Forest, leaf_scores
 from scurry.plan.whole_rows import decision_score
 from scurry.stopping.sentinels.lanes import DecisionFit, decision_fit, increments, near_decision
-from scurry.stopping.sentinels.prefix import Leaves, PrefixFit, RowLeaves, fit_prefix, geometric_sentinels, mix_rows
+from scurry.stopping.sentinels.prefix import (
+    RATE,
+    TIMES_MIXED,
+    Leaves,
+    PrefixFit,
+    RowLeaves,
+    fit_prefix,
+    geometric_sentinels,
+    mix_rows,
+)
 
 FloatArray = NDArray[np.float64]
 
@@ -60,7 +69,8 @@ def fit_scores(
     weigh: Callable[[FloatArray], FloatArray] | None = None,
     order: NDArray[np.int64] | None = None,
     tested: tuple[NDArray[Any], FloatArray] | None = None,
-    mixes: bool = True,
+    n_mixed: int = TIMES_MIXED,
+    rate: float = RATE,
 ) -> tuple[Leaves, PrefixFit]:
     """Fit estimates of full scores to rows, and to rows mixed from them; return them with the leaves of the forest.
 
@@ -77,12 +87,14 @@ def fit_scores(
         Of the trees; by default one is found.
     tested : rows and full scores, optional
         Other rows, which tell how far estimates are off; by default that is found in folds of `rows`.
-    mixes : bool
-        Whether rows are mixed.
+    n_mixed : int
+        How many times rows are mixed.
+    rate : float
+        Of `fit_prefix`.
     """
     leaves = leaves_of(forest)
     refit = RowLeaves(leaves.encode(forest.apply(rows)), full)
-    more_rows = mix_rows(rows, refit.leaves) if mixes else ()
+    more_rows = mix_rows(rows, refit.leaves, n_mixed)
     mixed = [RowLeaves(leaves.encode(forest.apply(more)), full_scores(forest, more)) for more in more_rows]
     known = [one for one in mixed if np.isfinite(one.target).all()]  # where rows are, their mixtures may not be
     joined = RowLeaves(*map(np.hstack, zip(*known, strict=True))) if known else None
@@ -96,6 +108,7 @@ def fit_scores(
         sentinels=sentinels,
         weight=weight,
         order=order,
+        rate=rate,
     )
     return leaves, fit
 
@@ -116,7 +129,7 @@ def fit_labels(forest: Forest, rows: NDArray[Any]) -> tuple[DecisionFit, FloatAr
         sentinels=geometric_sentinels(forest.n_trees),
         weigh=partial(near_decision, threshold=threshold),
         # Rows of one label alone have no decision that more of them would tell about.
-        mixes=np.unique(full >= threshold).size > 1,
+        n_mixed=TIMES_MIXED if np.unique(full >= threshold).size > 1 else 0,
     )
     found = decision_fit(leaves, fit, threshold)
     return found, increments(found.margins(found.read_tested(fit.tested, forest.apply(rows))), full >= threshold)
