@@ -94,6 +94,10 @@ struct EncodeKernels {
   // in keys of those that a filter holds, and returns how many there are.
   std::size_t (*lower_inexact)(const FloatColumns&, const std::uint32_t* filters, const double* x,
                                std::ptrdiff_t row_stride, std::size_t n, std::uint32_t* keys, std::uint32_t* places);
+  // by_column[column * spacing + row] = signed_key(keys[row * stride + column]) of n rows and the first n_columns columns.
+  // n and spacing are multiples of 16; so is stride, and columns up to the next multiple are read.
+  void (*transpose)(const std::uint32_t* keys, std::size_t stride, std::size_t n, std::size_t n_columns,
+                    std::int32_t* by_column, std::size_t spacing);
 };
 
 // What the leaves of some trees add to a row's sums: the first `width` of them, 1, 2, 4, 8 or a multiple of kIntLanes.

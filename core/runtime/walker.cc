@@ -314,11 +314,7 @@ void Walker::index_keys(Scratch& scratch) const {
   const std::size_t stride = columns().stride(), n_columns = columns().pad() + 1;
   block.column_stride = block.n + kColumnPadding;
   std::int32_t* by_column = grow_to(scratch.columns, block.column_stride * n_columns);
-  for (std::size_t row = 0; row < block.n; ++row) {
-    for (std::size_t c = 0; c < n_columns; ++c) {
-      by_column[c * block.column_stride + row] = signed_key(block.by_row[row * stride + c]);
-    }
-  }
+  kernels().encode.transpose(block.by_row, stride, block.n, n_columns, by_column, block.column_stride);
   block.by_column = by_column;
 }
 
