@@ -26,9 +26,9 @@ constexpr std::size_t kMaxRegisterStride = 0, kLongStride = 0;
 // Whether rows of a stride are held in registers; 0 is any stride that is not known at compile time.
 constexpr bool fits_registers(std::size_t stride) { return stride != 0 && stride <= kMaxRegisterStride; }
 
-// The levels that are worth testing in registers: in long rows, picking the columns of the sixteen tests of a fifth level
-// takes longer than walking it.
-constexpr u32 register_levels(std::size_t stride) { return stride <= 32 ? 5 : kTopsLevels; }
+// The levels that are worth testing in registers: in the longest rows, picking the columns of the sixteen tests of a fifth
+// level takes longer than walking it.
+constexpr u32 register_levels(std::size_t stride) { return stride <= kMaxRegisterStride ? 5 : kTopsLevels; }
 
 // at[row] after the tree's top `levels` levels, which are no more than register_levels().
 template <std::size_t kStride, bool kMissing>
