@@ -331,8 +331,21 @@ void transpose(const u32* keys, std::size_t stride, std::size_t n, std::size_t n
   }
 }
 
+void move(u32* keys, std::size_t stride, const Move* moves, std::size_t n) {
+  constexpr std::size_t kLine = 16, kVectors = kLine / kVectorLanes;
+  for (std::size_t i = 0; i < n; ++i) {
+    const u32* from = keys + moves[i].from * stride;
+    u32* to = keys + moves[i].to * stride;
+    for (std::size_t line = 0; line < stride; line += kLine) {
+      Vector held[kVectors];
+      for (std::size_t v = 0; v < kVectors; ++v) held[v] = reinterpret_cast<const Vector*>(from + line)[v];
+      for (std::size_t v = 0; v < kVectors; ++v) reinterpret_cast<Vector*>(to + line)[v] = held[v];
+    }
+  }
+}
+
 }  // namespace
 
-const EncodeKernels kEncodeKernels = {encode<float>, encode<double>, lower_inexact, transpose};
+const EncodeKernels kEncodeKernels = {encode<float>, encode<double>, lower_inexact, transpose, move};
 
 }  // namespace scurry::SCURRY_ISA

@@ -62,20 +62,18 @@ struct AliveRows {
       return;
     }
     if (n % kChunk == 0) exits[n / kChunk] = 0;  // so that there is an end
-    const bool has_columns = scratch.block.has_columns() || (sum_apart != 1 && width > 1);
     std::size_t n_moves = 0;
     Move moves[kChunk];
     Bits gaps(exits, 0, 0), staying(exits, left, ~std::uint64_t{0});
     for (std::size_t from = staying.next(); from < n; from = staying.next()) {
       const std::size_t to = gaps.next();
       move_row(from, to);
-      if (!has_columns) continue;
       moves[n_moves++] = {static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(to)};
       if (n_moves < kChunk) continue;
-      move_columns({moves, n_moves});
+      move_rest({moves, n_moves});
       n_moves = 0;
     }
-    if (n_moves > 0) move_columns({moves, n_moves});
+    move_rest({moves, n_moves});
     n = left;
   }
 
@@ -101,13 +99,8 @@ struct AliveRows {
     std::uint64_t left_;
   };
 
-  struct Move {
-    std::uint32_t from, to;
-  };
-
-  // Moves what lies by row.
+  // Moves the little that lies by row.
   void move_row(std::size_t from, std::size_t to) {
-    copy(keys + from * stride, stride, keys + to * stride);
     ids[to] = ids[from];
     if (width == 1) {
       sums[to] = sums[from];
@@ -116,8 +109,9 @@ struct AliveRows {
     }
   }
 
-  // Moves the rest, column by column: each lies in other cache lines.
-  void move_columns(std::span<const Move> moves) {
+  // Moves keys, and column by column what lies so: each in other cache lines.
+  void move_rest(std::span<const Move> moves) {
+    if (stride > 0) kernels().encode.move(keys, stride, moves.data(), moves.size());
     const auto move = [&](auto* column, std::size_t n_of_these, std::size_t apart) {
       for (std::size_t c = 0; c < n_of_these; ++c, column += apart) {
         for (const auto [from, to] : moves) column[to] = column[from];

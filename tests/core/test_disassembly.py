@@ -36,7 +36,7 @@ ONLY_WITH_VBMI = {"compress"}
 # The least number of instructions on whole registers, about half of what GCC 12 makes; others need one.
 LEAST = {"rank_rows": 100, "score": 10, "count_wrong": 8, "bound_leaves": 4, "test_lanes": 60}
 COMPARES = {"encode", "ranks", "sliced", "symmetric", "walk"}
-NOTHING_TO_COMPARE = {"transpose"}
+NOTHING_TO_COMPARE = {"transpose", "move"}
 COMPARES_TOO = {"add_and_test", "top_two", "test_lanes", "take", "count", "score", "count_wrong"}
 
 
