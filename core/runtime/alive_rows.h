@@ -83,7 +83,10 @@ struct AliveRows {
   class Bits {
    public:
     Bits(const std::uint64_t* words, std::size_t at, std::uint64_t flip)
-        : words_(words), flip_(flip), word_(at / kChunk), left_((words[word_] ^ flip) >> (at % kChunk) << (at % kChunk)) {}
+        : words_(words),
+          flip_(flip),
+          word_(at / kChunk),
+          left_((words[word_] ^ flip) >> (at % kChunk) << (at % kChunk)) {}
 
     std::size_t next() {
       while (left_ == 0) left_ = words_[++word_] ^ flip_;
