@@ -3,6 +3,7 @@
 #include <bit>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "kernels/isa.h"
 
@@ -295,8 +296,56 @@ std::size_t lower_inexact(const FloatColumns& columns, const u32* filters, const
 
 #endif
 
+template <std::size_t kFrom, std::size_t... kLane>
+inline Vector interleave(Vector a, Vector b, std::index_sequence<kLane...>) {
+  return __builtin_shufflevector(a, b, (kFrom + kLane / 2 + kLane % 2 * kVectorLanes)...);
+}
+
+// Transposes a square of keys: each time that the vectors of its first half are interleaved with those of the second, one
+// more bit of a key's row becomes one of its lane.
+void transpose(const u32* keys, std::size_t stride, std::size_t n, std::size_t n_columns, std::int32_t* by_column,
+               std::size_t spacing) {
+  constexpr auto kEvery = std::make_index_sequence<kVectorLanes>();
+  constexpr std::size_t kHalf = kVectorLanes / 2;
+  for (std::size_t row = 0; row < n; row += kVectorLanes) {
+    for (std::size_t first = 0; first < n_columns; first += kVectorLanes) {
+      Vector square[kVectorLanes], next[kVectorLanes];
+      for (std::size_t i = 0; i < kVectorLanes; ++i) {
+        square[i] = *reinterpret_cast<const Vector*>(keys + (row + i) * stride + first) ^ 0x80000000u;
+      }
+#pragma GCC unroll 4
+      for (std::size_t bits = 1; bits < kVectorLanes; bits *= 2) {
+#pragma GCC unroll 8
+        for (std::size_t i = 0; i < kHalf; ++i) {
+          next[2 * i] = interleave<0>(square[i], square[i + kHalf], kEvery);
+          next[2 * i + 1] = interleave<kHalf>(square[i], square[i + kHalf], kEvery);
+        }
+#pragma GCC unroll 16
+        for (std::size_t i = 0; i < kVectorLanes; ++i) square[i] = next[i];
+      }
+      const std::size_t n_here = std::min(n_columns - first, kVectorLanes);
+      for (std::size_t i = 0; i < n_here; ++i) {
+        *reinterpret_cast<Vector*>(by_column + (first + i) * spacing + row) = square[i];
+      }
+    }
+  }
+}
+
+void move(u32* keys, std::size_t stride, const Move* moves, std::size_t n) {
+  constexpr std::size_t kLine = 16, kVectors = kLine / kVectorLanes;
+  for (std::size_t i = 0; i < n; ++i) {
+    const u32* from = keys + moves[i].from * stride;
+    u32* to = keys + moves[i].to * stride;
+    for (std::size_t line = 0; line < stride; line += kLine) {
+      Vector held[kVectors];
+      for (std::size_t v = 0; v < kVectors; ++v) held[v] = reinterpret_cast<const Vector*>(from + line)[v];
+      for (std::size_t v = 0; v < kVectors; ++v) reinterpret_cast<Vector*>(to + line)[v] = held[v];
+    }
+  }
+}
+
 }  // namespace
 
-const EncodeKernels kEncodeKernels = {encode<float>, encode<double>, lower_inexact};
+const EncodeKernels kEncodeKernels = {encode<float>, encode<double>, lower_inexact, transpose, move};
 
 }  // namespace scurry::SCURRY_ISA

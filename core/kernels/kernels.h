@@ -83,6 +83,11 @@ struct Encoded {
   bool any_inexact;  // a number that is not a float
 };
 
+// Where a row is moved from, and where to.
+struct Move {
+  std::uint32_t from, to;
+};
+
 struct EncodeKernels {
   // keys[row][column] of rows whose values lie next to each other; the keys of inexact numbers are left to the caller.
   // The rows `ahead` of these are prefetched (0: none).
@@ -94,6 +99,12 @@ struct EncodeKernels {
   // in keys of those that a filter holds, and returns how many there are.
   std::size_t (*lower_inexact)(const FloatColumns&, const std::uint32_t* filters, const double* x,
                                std::ptrdiff_t row_stride, std::size_t n, std::uint32_t* keys, std::uint32_t* places);
+  // by_column[column * spacing + row] = signed_key(keys[row * stride + column]) of n rows and the first n_columns columns.
+  // n and spacing are multiples of 16; so is stride, and columns up to the next multiple are read.
+  void (*transpose)(const std::uint32_t* keys, std::size_t stride, std::size_t n, std::size_t n_columns,
+                    std::int32_t* by_column, std::size_t spacing);
+  // Moves the keys of n rows. The stride is a multiple of 16.
+  void (*move)(std::uint32_t* keys, std::size_t stride, const Move* moves, std::size_t n);
 };
 
 // What the leaves of some trees add to a row's sums: the first `width` of them, 1, 2, 4, 8 or a multiple of kIntLanes.

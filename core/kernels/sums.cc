@@ -234,7 +234,47 @@ inline Signed leads_by(const TopTwo& top, std::int32_t lead) {
   return reinterpret_cast<Signed>(by ^ 0x80000000u) >= signed_key(static_cast<u32>(std::max(lead, 0)));
 }
 
+template <std::size_t kFrom, std::size_t... kLane>
+inline Signed every_other(Signed a, Signed b, std::index_sequence<kLane...>) {
+  return __builtin_shufflevector(a, b, (kFrom + 2 * kLane)...);
+}
+
+// Of numbers in a row, the largest and the second largest of each kTogether neighbours. Vectors are filled again after
+// each step, so that steps are the fewer the fewer numbers are left.
+template <std::size_t kTogether>
+inline TopTwo top_two_of_neighbours(const std::int32_t* numbers) {
+  constexpr auto kAll = std::make_index_sequence<kVectorLanes>();
+  constexpr std::size_t kHalf = kTogether / 2;
+  if constexpr (kTogether == 2) {
+    const Signed a = *reinterpret_cast<const AnySigned*>(numbers);
+    const Signed b = *reinterpret_cast<const AnySigned*>(numbers + kVectorLanes);
+    const Signed even = every_other<0>(a, b, kAll), odd = every_other<1>(a, b, kAll);
+    return {larger(even, odd), smaller(even, odd)};
+  } else {
+    const TopTwo a = top_two_of_neighbours<kHalf>(numbers);
+    const TopTwo b = top_two_of_neighbours<kHalf>(numbers + kHalf * kVectorLanes);
+    TopTwo top{every_other<0>(a.first, b.first, kAll), every_other<0>(a.second, b.second, kAll)};
+    top.add(every_other<1>(a.first, b.first, kAll));
+    top.second = larger(top.second, every_other<1>(a.second, b.second, kAll));
+    return top;
+  }
+}
+
+template <std::size_t kWidth>
+void test_leads_in(const std::int32_t* sums, std::size_t n, std::int32_t lead, std::uint64_t* exits) {
+  for (std::size_t first = 0; first < n; first += kChunk) {
+    std::uint64_t bits = 0;
+    for (std::size_t row = 0; row < kChunk; row += kVectorLanes) {
+      bits |= bits_of(leads_by(top_two_of_neighbours<kWidth>(sums + (first + row) * kWidth), lead)) << row;
+    }
+    keep_first(bits, n - first);
+    exits[first / kChunk] = bits;
+  }
+}
+
 void test_leads(const std::int32_t* sums, std::size_t width, std::size_t n, std::int32_t lead, std::uint64_t* exits) {
+  if (width == kHalfIntLanes) return test_leads_in<kHalfIntLanes>(sums, n, lead, exits);
+  if (width == kIntLanes) return test_leads_in<kIntLanes>(sums, n, lead, exits);
   for (std::size_t first = 0; first < n; first += kChunk) {
     std::uint64_t bits = 0;
     for_top_two_of(sums + first * width, width, kChunk, [&]<std::size_t kRows>(std::size_t row, const TopTwo& top) {

@@ -1,7 +1,7 @@
 // Makes all node tests in the top levels of a tree at once, on a row that is held in registers.
 //
 // Sixteen tests take one permutation of the row, which picks their columns, and one comparison. The outcomes are bits,
-// and the path through the tree is read from these bits for sixteen rows at once.
+// and the path through the tree is read from these bits for sixteen rows at once, some rows later.
 #pragma once
 
 #include <algorithm>
@@ -26,9 +26,9 @@ constexpr std::size_t kMaxRegisterStride = 0, kLongStride = 0;
 // Whether rows of a stride are held in registers; 0 is any stride that is not known at compile time.
 constexpr bool fits_registers(std::size_t stride) { return stride != 0 && stride <= kMaxRegisterStride; }
 
-// The levels that are worth testing in registers: in long rows, picking the columns of the sixteen tests of a fifth level
-// takes longer than walking it.
-constexpr u32 register_levels(std::size_t stride) { return stride <= 32 ? 5 : kTopsLevels; }
+// The levels that are worth testing in registers: in the longest rows, picking the columns of the sixteen tests of a fifth
+// level takes longer than walking it.
+constexpr u32 register_levels(std::size_t stride) { return stride <= kMaxRegisterStride ? 5 : kTopsLevels; }
 
 // at[row] after the tree's top `levels` levels, which are no more than register_levels().
 template <std::size_t kStride, bool kMissing>
@@ -100,9 +100,8 @@ class TopTests {
 
   template <std::size_t kStride>
   u32 outcomes(const RowInRegisters<kStride>& row) const {
-    u32 outcomes = half_of_outcomes(row, 0);
-    if constexpr (register_levels(kStride) > 4) outcomes |= static_cast<u32>(half_of_outcomes(row, 1)) << 16;
-    return outcomes;
+    if constexpr (register_levels(kStride) <= 4) return half_of_outcomes(row, 0);
+    return _mm512_kunpackw(half_of_outcomes(row, 1), half_of_outcomes(row, 0));
   }
 
  private:
@@ -119,15 +118,29 @@ class TopTests {
   u32 marks_ = 0;
 };
 
+// How many rows are tested before paths are followed. Outcomes are stored row by row and loaded sixteen at a time, which
+// has to wait until all sixteen have left the processor's queue of stores: long ago, with so many rows between.
+constexpr std::size_t kRowsBetween = 256;
+
+// Replaces the outcomes of n rows by the nodes they reach.
+inline void follow_all(u32* at, std::size_t n, u32 levels) {
+  for (std::size_t row = 0; row < n; row += kVectorLanes) {
+    auto& of_rows = *reinterpret_cast<Vector*>(at + row);
+    of_rows = follow(of_rows, levels);
+  }
+}
+
 template <std::size_t kStride, bool kMissing>
 void walk_top_by_row(const Walk<NarrowNode>& walk, const Tree& tree, u32 levels, const Block& block, u32* at) {
   const TopTests<kMissing> tests(walk, tree);
-  for (std::size_t row = 0; row < block.n; row += kVectorLanes) {
-    alignas(Vector) u32 outcomes[kVectorLanes];
-    for (std::size_t lane = 0; lane < kVectorLanes; ++lane) {
-      outcomes[lane] = tests.outcomes(RowInRegisters<kStride>(block.by_row + (row + lane) * kStride));
+  const u32* keys = block.by_row;
+  const std::size_t n = block.n;
+  for (std::size_t first = 0; first < n; first += kRowsBetween) {
+    const std::size_t end = std::min(first + kRowsBetween, n);
+    for (std::size_t row = first; row < end; ++row) {
+      at[row] = tests.outcomes(RowInRegisters<kStride>(keys + row * kStride));
     }
-    *reinterpret_cast<Vector*>(at + row) = follow(*reinterpret_cast<const Vector*>(outcomes), levels);
+    follow_all(at + first, end - first, levels);
   }
 }
 
@@ -136,17 +149,11 @@ void walk_tops_by_row(const Walk<NarrowNode>& walk, const Tree* trees, std::size
                       std::size_t spacing) {
   TopTests<kMissing> tests[kTopsTogether];
   for (std::size_t t = 0; t < n_trees; ++t) tests[t] = TopTests<kMissing>(walk, trees[t]);
-  for (std::size_t row = 0; row < block.n; row += kVectorLanes) {
-    alignas(Vector) u32 outcomes[kTopsTogether][kVectorLanes];
-    for (std::size_t lane = 0; lane < kVectorLanes; ++lane) {
-      const RowInRegisters<kLongStride> keys(block.by_row + (row + lane) * kLongStride);
-      for (std::size_t t = 0; t < n_trees; ++t) outcomes[t][lane] = tests[t].outcomes(keys);
-    }
-    for (std::size_t t = 0; t < n_trees; ++t) {
-      *reinterpret_cast<Vector*>(at + t * spacing + row) =
-          follow(*reinterpret_cast<const Vector*>(outcomes[t]), std::min(trees[t].top, kTopsLevels));
-    }
+  for (std::size_t row = 0; row < block.n; ++row) {
+    const RowInRegisters<kLongStride> keys(block.by_row + row * kLongStride);
+    for (std::size_t t = 0; t < n_trees; ++t) at[t * spacing + row] = tests[t].outcomes(keys);
   }
+  for (std::size_t t = 0; t < n_trees; ++t) follow_all(at + t * spacing, block.n, std::min(trees[t].top, kTopsLevels));
 }
 
 #endif

@@ -61,42 +61,49 @@ struct AliveRows {
       n = left;
       return;
     }
-    if (n % kChunk == 0) exits[n / kChunk] = 0;  // so that next() finds an end
-    const bool has_columns = scratch.block.has_columns() || (sum_apart != 1 && width > 1);
-    std::size_t gap = 0, n_moves = 0;
+    if (n % kChunk == 0) exits[n / kChunk] = 0;  // so that there is an end
+    std::size_t n_moves = 0;
     Move moves[kChunk];
-    for (std::size_t from = next(left, 0); from < n; from = next(from + 1, 0)) {
-      gap = next(gap, ~std::uint64_t{0});
-      move_row(from, gap);
-      if (has_columns) moves[n_moves++] = {static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(gap)};
-      ++gap;
+    Bits gaps(exits, 0, 0), staying(exits, left, ~std::uint64_t{0});
+    for (std::size_t from = staying.next(); from < n; from = staying.next()) {
+      const std::size_t to = gaps.next();
+      move_row(from, to);
+      moves[n_moves++] = {static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(to)};
       if (n_moves < kChunk) continue;
-      move_columns({moves, n_moves});
+      move_rest({moves, n_moves});
       n_moves = 0;
     }
-    if (n_moves > 0) move_columns({moves, n_moves});
+    move_rest({moves, n_moves});
     n = left;
   }
 
   bool compresses() const { return stride == 0 && row_apart == 1 && kernels().compress.bytes != nullptr; }
 
-  // The first row from `at` on that is marked (`marks` is all ones) or is not (`marks` is 0).
-  std::size_t next(std::size_t at, std::uint64_t marks) const {
-    std::uint64_t found = ~(exits[at / kChunk] ^ marks) >> (at % kChunk);
-    while (found == 0) {
-      at = (at / kChunk + 1) * kChunk;
-      found = ~(exits[at / kChunk] ^ marks);
-    }
-    return at + static_cast<std::size_t>(std::countr_zero(found));
-  }
+  // The rows from `at` on that are marked, or that are not (`flip` is all ones), one after another.
+  class Bits {
+   public:
+    Bits(const std::uint64_t* words, std::size_t at, std::uint64_t flip)
+        : words_(words),
+          flip_(flip),
+          word_(at / kChunk),
+          left_((words[word_] ^ flip) >> (at % kChunk) << (at % kChunk)) {}
 
-  struct Move {
-    std::uint32_t from, to;
+    std::size_t next() {
+      while (left_ == 0) left_ = words_[++word_] ^ flip_;
+      const std::size_t found = word_ * kChunk + static_cast<std::size_t>(std::countr_zero(left_));
+      left_ &= left_ - 1;
+      return found;
+    }
+
+   private:
+    const std::uint64_t* words_;
+    std::uint64_t flip_;
+    std::size_t word_;
+    std::uint64_t left_;
   };
 
-  // Moves what lies by row.
+  // Moves the little that lies by row.
   void move_row(std::size_t from, std::size_t to) {
-    copy(keys + from * stride, stride, keys + to * stride);
     ids[to] = ids[from];
     if (width == 1) {
       sums[to] = sums[from];
@@ -105,8 +112,9 @@ struct AliveRows {
     }
   }
 
-  // Moves the rest, column by column: each lies in other cache lines.
-  void move_columns(std::span<const Move> moves) {
+  // Moves keys, and column by column what lies so: each in other cache lines.
+  void move_rest(std::span<const Move> moves) {
+    if (stride > 0) kernels().encode.move(keys, stride, moves.data(), moves.size());
     const auto move = [&](auto* column, std::size_t n_of_these, std::size_t apart) {
       for (std::size_t c = 0; c < n_of_these; ++c, column += apart) {
         for (const auto [from, to] : moves) column[to] = column[from];

@@ -221,6 +221,7 @@ void EarlyExit::finish(AliveRows& alive, const Record& record) const {
   std::size_t n_trees = n_entered_;
   while (n_trees < plan_.size() && alive.n > AliveRows::kFew) {
     alive.fit_block();
+    if (n_trees + 1 < plan_.size()) walker_.fetch_ahead(plan_[n_trees + 1], alive.n);
     walker_.walk(plan_[n_trees++], scratch);
     add(alive, n_trees, scratch.payload.data(), record);
   }

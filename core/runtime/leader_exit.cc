@@ -81,8 +81,14 @@ LeaderLeaves LeaderLeaves::lower(const ForestView& forest, std::span<const std::
   return {Walker(forest, std::move(leaves)), std::move(vectors)};
 }
 
+// The first class with the largest sum, without branches, which nothing foretells.
 std::int32_t LeaderExit::leader(const std::int32_t* sums) const {
-  return static_cast<std::int32_t>(std::max_element(sums, sums + n_classes_) - sums);
+  constexpr std::uint32_t kLast = 0xFFFFFFFF;
+  std::int64_t most = std::numeric_limits<std::int64_t>::min();
+  for (std::size_t k = 0; k < n_classes_; ++k) {
+    most = std::max(most, std::int64_t{sums[k]} * (std::int64_t{1} << 32) + (kLast - static_cast<std::uint32_t>(k)));
+  }
+  return static_cast<std::int32_t>(kLast - static_cast<std::uint32_t>(most));
 }
 
 bool LeaderExit::stops(std::size_t round, std::int32_t first, std::int32_t second) const {
@@ -152,7 +158,11 @@ void LeaderExit::run_block(const RowsView& rows, std::size_t first, std::size_t 
   const auto finish = [&](AliveRows& alive) {
     if (walker_.worth_columns(alive.n)) walker_.index_columns(alive.scratch);
     std::size_t round = n_entered_;
-    while (round < n_rounds_ && alive.n > AliveRows::kFew) take_round(alive, round++, record);
+    while (round < n_rounds_ && alive.n > AliveRows::kFew) {
+      const std::size_t next = (round + 1) * trees_per_round_;
+      if (next < plan_.size()) walker_.fetch_ahead(plan_[next], alive.n);
+      take_round(alive, round++, record);
+    }
     AlignedVector<std::int32_t>& sums = sums_of_this_thread();
     sums.resize(width_);
     for (std::size_t at = 0; at < alive.n; ++at) {

@@ -314,12 +314,19 @@ void Walker::index_keys(Scratch& scratch) const {
   const std::size_t stride = columns().stride(), n_columns = columns().pad() + 1;
   block.column_stride = block.n + kColumnPadding;
   std::int32_t* by_column = grow_to(scratch.columns, block.column_stride * n_columns);
-  for (std::size_t row = 0; row < block.n; ++row) {
-    for (std::size_t c = 0; c < n_columns; ++c) {
-      by_column[c * block.column_stride + row] = signed_key(block.by_row[row * stride + c]);
-    }
-  }
+  kernels().encode.transpose(block.by_row, stride, block.n, n_columns, by_column, block.column_stride);
   block.by_column = by_column;
+}
+
+void Walker::fetch_ahead(const Tree& tree, std::size_t n) const {
+  constexpr std::size_t kLine = 64, kMostLines = 256;
+  const bool is_wide = lowered_->trees.is_wide();
+  const std::size_t end = tree.index + 1 < trees().size() ? trees()[tree.index + 1].first : lowered_->trees.size();
+  const char* nodes = is_wide ? reinterpret_cast<const char*>(lowered_->trees.wide().data() + tree.first)
+                              : reinterpret_cast<const char*>(lowered_->trees.narrow().data() + tree.first);
+  const std::size_t bytes = (end - tree.first) * (is_wide ? sizeof(WideNode) : sizeof(NarrowNode));
+  const std::size_t some = std::min(bytes, kLine * std::min(n, kMostLines));
+  for (std::size_t at = 0; at < some; at += kLine) __builtin_prefetch(nodes + at, 0, 2);
 }
 
 void Walker::walk(const Tree& tree, Scratch& scratch, std::uint32_t* payload) const {

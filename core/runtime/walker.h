@@ -115,6 +115,9 @@ class Walker {
   }
   // Makes the copy of keys, which alone helps descend().
   void index_keys(Scratch& scratch) const;
+  // Fetches the nodes of a tree that n rows will soon be walked in. After other work they may be in no cache, and a walk
+  // would wait for one node after another.
+  void fetch_ahead(const Tree& tree, std::size_t n) const;
   // payload[row] of the leaf each row of the block reaches in a tree.
   void walk(const Tree& tree, Scratch& scratch) const { walk(tree, scratch, scratch.payload.data()); }
   void walk(const Tree& tree, Scratch& scratch, std::uint32_t* payload) const;
