@@ -26,9 +26,11 @@ ONE_BY_ONE = {
     "take_steps",
 }
 VECTORS_ALL_THE_SAME = {("symmetric", "add_doubles"), ("sliced", "walk_row")}
-# Without registers of eight numbers, trees are walked, and no instruction picks bytes of a register.
+# Without registers of eight numbers, trees are walked, no instruction picks bytes of a register, and none gathers what is
+# known of queries.
 ONE_BY_ONE_IN_FOUR_LANES = {("walk", "walk_tree"), ("walk", "descend_tree"), ("sliced", "walk_row")} | {
-    ("symmetric", "leaves_of_row")
+    ("symmetric", "leaves_of_row"),
+    ("lane_tests", "mark"),
 }
 # Numbers that are no floats are looked up one by one where no instruction gathers words under a mask, numbers are
 # searched for one by one where no instruction picks thresholds from registers, and other registers do not hold a row of
