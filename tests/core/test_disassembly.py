@@ -26,8 +26,8 @@ ONE_BY_ONE = {
     "take_steps",
 }
 VECTORS_ALL_THE_SAME = {("symmetric", "add_doubles"), ("sliced", "walk_row")}
-# Without registers of eight numbers, trees are walked, no instruction picks bytes of a register, and none gathers what is
-# known of queries.
+# Without registers of eight numbers, trees are walked, no instruction picks bytes of a register, and none gathers what
+# is known of queries.
 ONE_BY_ONE_IN_FOUR_LANES = {("walk", "walk_tree"), ("walk", "descend_tree"), ("sliced", "walk_row")} | {
     ("symmetric", "leaves_of_row"),
     ("lane_tests", "mark"),

@@ -155,7 +155,7 @@ def test_it_ranks_as_its_estimator_with_fewer_trees(ranked, model):
     fast = make(model).fit(X[shuffled], targets[shuffled], groups=queries[shuffled])
     certificate = fast.predictor_.certificate
     assert certificate.promise == TopK(4, 0.05)
-    # Queries: a fifth of those held out fit the rule besides the training rows, and so do those that allow no more changes.
+    # Queries: a fifth of those held out fits the rule besides the training rows, as do those that allow no change more.
     assert certificate.n_rows == 153
     run = fast.run(X[new], groups=queries[new])
     assert run.mean_trees < 0.8 * fast.forest_.n_trees
