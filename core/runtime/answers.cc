@@ -81,6 +81,18 @@ void Answers::probabilities(const Real* sums, std::size_t spacing, double* out) 
   out[0] = static_cast<double>(Real{1} - static_cast<Real>(out[1]));
 }
 
+template <class Real>
+void Answers::link_sums(double* out, std::size_t n) const {
+  const auto scale = static_cast<Real>(scale_);
+  for (; n > 0; --n, out += 2) {
+    const auto sum = static_cast<Real>(out[1]);
+    // The one link of nearly all models is not looked for again in each row.
+    const Real p = link_ == Link::kLogistic ? logistic(scale * sum) : transform(link_, link_ == Link::kIdentity ? sum : scale * sum);
+    out[0] = static_cast<double>(Real{1} - p);
+    out[1] = static_cast<double>(p);
+  }
+}
+
 // The class whose softmax is the largest without computing any, if it is far enough ahead: its exponential is 1, and
 // those of the others round to less, as do their quotients. If it is infinite, none is close to it, not even itself.
 template <class Real>
@@ -129,6 +141,8 @@ template void Answers::scores(const float*, std::size_t, double*) const;
 template void Answers::scores(const double*, std::size_t, double*) const;
 template void Answers::probabilities(const float*, std::size_t, double*) const;
 template void Answers::probabilities(const double*, std::size_t, double*) const;
+template void Answers::link_sums<float>(double*, std::size_t) const;
+template void Answers::link_sums<double>(double*, std::size_t) const;
 template std::int64_t Answers::label(const float*, std::size_t) const;
 template std::int64_t Answers::label(const double*, std::size_t) const;
 

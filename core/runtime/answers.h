@@ -25,6 +25,11 @@ class Answers {
   void scores(const Real* sums, std::size_t spacing, double* out) const;
   template <class Real>
   void probabilities(const Real* sums, std::size_t spacing, double* out) const;
+  // Whether the probabilities of two classes follow from one sum as it is.
+  bool are_of_one_sum() const { return binary_score_ && !divide_; }
+  // The same for n rows, if are_of_one_sum(). `out` is [row][2], and its second entries are the sums.
+  template <class Real>
+  void link_sums(double* out, std::size_t n) const;
   template <class Real>
   std::int64_t label(const Real* sums, std::size_t spacing) const;
   std::int64_t label_of_class(std::size_t k) const { return labels_[k]; }

@@ -148,6 +148,10 @@ void SentinelExit::run(const RowsView& rows, const SentinelOutcome& outcome, std
     } else {
       run_rows(rows, first, n, AliveRows::kFew, test, outcome);
     }
+    if (outcome.probabilities != nullptr && answers_.are_of_one_sum()) {
+      double* sums = outcome.probabilities + 2 * first;
+      values_.in_float32() ? answers_.link_sums<float>(sums, n) : answers_.link_sums<double>(sums, n);
+    }
   });
 }
 
@@ -204,6 +208,9 @@ std::size_t SentinelExit::stop_rows(std::size_t j, std::size_t lane, const Alive
   const bool only_labels = is_brief && outcome.labels != nullptr && outcome.probabilities == nullptr;
   const bool only_values = is_brief && outcome.labels == nullptr && estimate_answers_.are_sums();
   const bool only_scores = outcome.stops == nullptr && outcome.labels == nullptr && outcome.probabilities == nullptr;
+  const bool only_sums = is_brief && outcome.labels == nullptr && answers_.are_of_one_sum();
+  double* plain = only_scores ? outcome.scores : outcome.probabilities + (only_sums ? 1 : 0);
+  const std::size_t apart = only_sums ? 2 : 1;
   const bool in_float32 = values_.in_float32();
   const double offset = sentinels_[j].offset, scale = sentinels_[j].scale;
   const LabelCut cut = only_labels ? label_cuts_[j] : LabelCut{};
@@ -216,9 +223,9 @@ std::size_t SentinelExit::stop_rows(std::size_t j, std::size_t lane, const Alive
       const std::int32_t sum = alive.sum(at, lane);
       if (only_labels) {
         outcome.labels[first + alive.ids[at]] = sum >= cut.first_above ? cut.above : cut.below;
-      } else if (only_values || (only_scores && !are_shares_)) {
+      } else if (only_values || only_sums || (only_scores && !are_shares_)) {
         const double estimate = offset + scale * static_cast<double>(sum);
-        (only_values ? outcome.probabilities : outcome.scores)[first + alive.ids[at]] =
+        plain[(first + alive.ids[at]) * apart] =
             in_float32 ? static_cast<double>(static_cast<float>(estimate)) : estimate;
       } else {
         record_stop(j, sum, first + alive.ids[at], outcome);
@@ -452,9 +459,7 @@ void SentinelExit::record_own(const Real* sums, std::size_t spacing, std::size_t
     outcome.scores[row] = are_leads_ ? scores[1] - scores[0] : scores[n_outputs_ - 1];
   }
   if (outcome.labels != nullptr) outcome.labels[row] = answers_.label(sums, spacing);
-  if (outcome.probabilities != nullptr) {
-    answers_.probabilities(sums, spacing, outcome.probabilities + row * n_probabilities());
-  }
+  record_probabilities(answers_, sums, spacing, row, outcome);
 }
 
 void SentinelExit::record_stop(std::size_t j, std::int32_t sum, std::size_t row,
@@ -474,8 +479,19 @@ void SentinelExit::record_estimate(double estimate, std::size_t row, const Senti
   if (are_leads_) scores[1] = score / 2;
   if (outcome.scores != nullptr) outcome.scores[row] = static_cast<double>(score);
   if (outcome.labels != nullptr) outcome.labels[row] = estimate_answers_.label(scores, 1);
-  if (outcome.probabilities != nullptr) {
-    estimate_answers_.probabilities(scores, 1, outcome.probabilities + row * n_probabilities());
+  record_probabilities(estimate_answers_, scores, 1, row, outcome);
+}
+
+// Functions that link sums take long, and longest where rows come from here and there: run() links them one after another.
+template <class Real>
+void SentinelExit::record_probabilities(const Answers& answers, const Real* sums, std::size_t spacing, std::size_t row,
+                                        const SentinelOutcome& outcome) const {
+  if (outcome.probabilities == nullptr) return;
+  double* out = outcome.probabilities + row * n_probabilities();
+  if (answers.are_of_one_sum()) {
+    out[1] = static_cast<double>(sums[0]);
+  } else {
+    answers.probabilities(sums, spacing, out);
   }
 }
 

@@ -115,6 +115,9 @@ class SentinelExit {
   void record_estimate(double estimate, std::size_t row, const SentinelOutcome& outcome) const;
   template <class Real>
   void record_own(const Real* sums, std::size_t spacing, std::size_t row, const SentinelOutcome& outcome) const;
+  template <class Real>
+  void record_probabilities(const Answers& answers, const Real* sums, std::size_t spacing, std::size_t row,
+                            const SentinelOutcome& outcome) const;
   void complete_row(const std::uint32_t* leaves, std::size_t row, const SentinelOutcome& outcome) const;
   template <class Real>
   void complete_row_as(const std::uint32_t* leaves, std::size_t row, const SentinelOutcome& outcome) const;
