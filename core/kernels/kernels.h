@@ -182,6 +182,13 @@ struct QueryBounds {
   const std::int32_t *out_below, *in_above;
 };
 
+// How far sums may be off: by `limit` times a spread, which is 0 or more. Numbers of rows are `apart`.
+struct Reaches {
+  const std::int32_t *sums, *spreads;
+  std::size_t apart;
+  double limit;
+};
+
 struct LaneTestKernels {
   // The bit of each row in exits (kChunk bits per word) says whether its sums stop it. Arrays over rows have space for n
   // rounded up to a multiple of kChunk.
@@ -189,6 +196,8 @@ struct LaneTestKernels {
                std::uint64_t* exits);
   // The k-th largest of n numbers, more than k and no more than kMostRanked, and the next.
   Neighbours (*select)(const std::int32_t* numbers, std::size_t n, std::size_t k);
+  // The least and the largest sums of n rows, next to each other. They are neither the least nor the largest integer.
+  void (*reach)(const Reaches&, std::size_t n, std::int32_t* least, std::int32_t* largest);
   // The bits of each row in `leaving` and `is_in` (kChunk bits per word) say whether its largest sum is below the bounds of
   // its query or its least sum above them, and whether it is above. Sums of rows are `apart`; arrays over rows have space
   // for whole chunks.
@@ -295,7 +304,6 @@ struct SymmetricKernels {
   const std::uint8_t* plane_bytes;  // by depth: the bytes of a double that add_doubles wants in one plane
 };
 
-constexpr std::size_t kMostSliceChunks = 16;  // chunks of rows that a slice has bits for, at most
 constexpr std::size_t kMaxSlices = 255;
 constexpr std::size_t kMaxSlicedLeaves = 64;
 constexpr std::size_t kMaxPlanes = 6;  // bits of a leaf's number
@@ -305,9 +313,13 @@ constexpr std::size_t kMaxPlanes = 6;  // bits of a leaf's number
 constexpr std::size_t kMaxLargeLeaves = 184, kLargePlanes = 8, kLargeNumbers = 1 << kLargePlanes;
 static_assert(2 + kMaxLargeLeaves - 1 + kLargePlanes * kLargePlanes <= kMaxSlices);
 
-// Makes a slice of three others (runtime/sliced.h): the bits of `yes` where `chooser` has a one, else those of `no`.
+// Slices lie one after another. The first is all zeros and the second all ones; those that a tree needs follow, up to
+// kMaxSlices in all, then those of the tests that the trees of a run share.
+
+// Makes a slice of three others (runtime/sliced.h): the bits of `yes` where `chooser` has a one, else those of `no`. Slices
+// are known by where they begin, in bytes, because looking that up would take as long as selecting.
 struct Select {
-  std::uint8_t chooser, no, yes, out;
+  std::uint32_t chooser, no, yes, out;
 };
 
 // Whether a category is in a set, by columns of codes.
@@ -316,22 +328,18 @@ struct SetTest {
   std::uint16_t column;
 };
 
+// The slices of its tests come first, unless they are shared, then those of its tests of sets.
 struct SlicedTree {
   std::uint32_t first_test, first_set_test, first_select;
-  std::uint32_t first_shared;  // of the places where SlicedProgram has the tests that it shares
   std::uint16_t n_tests, n_set_tests, n_selects;
-  std::uint8_t planes[kLargePlanes];  // the slices that hold the bits of the leaf's number
+  std::uint32_t planes[kLargePlanes];  // where the slices begin that hold the bits of the leaf's number, in bytes
 };
 
-// Slice 0 is all zeros and slice 1 all ones; those of the tests follow, then those of the tests of sets.
 struct SlicedProgram {
   const RankTest* tests;
   const SetTest* set_tests;
   const Select* selects;
-  // If the trees of a run make the same tests again and again: each test once, and which of these the tests of each tree
-  // are.
-  std::span<const RankTest> shared_tests;
-  const std::uint16_t* shared_places;
+  std::span<const RankTest> shared_tests;  // of a run whose trees make the same tests again and again: each test once
 };
 
 struct SlicedKernels {
@@ -342,23 +350,24 @@ struct SlicedKernels {
   void (*walk_large)(const SlicedTree&, const SlicedProgram&, const Ranks&, std::size_t n,
                      const std::uint32_t* payload_of_leaf, std::uint32_t* payload);
   // sums[row][0..width) += table[payload][0..width) of the leaf the row reaches in each of some large trees, whose
-  // payloads are [tree][kLargeNumbers]; table and sums as for SumKernels::add_words. Here and below, `answers` has space
-  // for those to shared tests, kMostSliceChunks words for each.
+  // payloads are [tree][kLargeNumbers]; table and sums as for SumKernels::add_words. Here and below, `slices` has space for
+  // kMaxSlices slices, of which the first two are made, and those of shared tests.
   void (*add_words)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
                     const std::uint32_t* payloads, const std::uint16_t* table, std::size_t width, std::uint16_t* sums,
-                    std::uint64_t* answers);
+                    std::uint64_t* slices);
   // sums[row] += the value of the leaf the row reaches in trees[0], then in trees[1], and so on. Values are for each
   // tree [kMaxSlicedLeaves], or [word of a value][kMaxSlicedLeaves]. The leaves of trees that were numbered before
   // (SlicedLaneKernels::number) are not found again: `numbers` has where theirs are, or null, of each tree; or is null.
   void (*add_floats)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
-                     const float* values, float* sums, const std::uint8_t* const* numbers, std::uint64_t* answers);
+                     const float* values, float* sums, const std::uint8_t* const* numbers, std::uint64_t* slices);
   void (*add_doubles)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
-                      const double* values, double* sums, const std::uint8_t* const* numbers, std::uint64_t* answers);
+                      const double* values, double* sums, const std::uint8_t* const* numbers, std::uint64_t* slices);
   // payload[tree] for one row, given its ranks in kMaxRowRanks columns; payloads are [tree][kMaxSlicedLeaves]. The tests
   // of a tree of up to kMaxPlanes levels are in the order of a complete binary heap.
   void (*walk_row)(std::span<const RowTests> trees, const std::uint8_t* ranks, std::size_t n_columns,
                    const std::uint32_t* payloads, std::uint32_t* payload);
   std::size_t max_row_ranks;  // columns that walk_row looks up in registers, 0: it must not be called
+  std::size_t slice_chunks;   // chunks of rows that a slice has bits for, a word for each
   bool leaves_are_words;      // what add_floats and add_doubles want
   bool says_left;             // the bit of a test is set for rows that go left
   // How much ranking (RankedColumns::work) slicing the top of a tree is worth, and slicing a large tree: measured.
@@ -375,10 +384,10 @@ struct SlicedLaneKernels {
   // is null, it has the numbers of the leaves of each tree.
   void (*add)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
               const std::int16_t* values, std::size_t n_lanes, std::int32_t* sums, std::size_t apart,
-              const std::uint8_t* const* numbers, std::uint64_t* answers);
+              const std::uint8_t* const* numbers, std::uint64_t* slices);
   // numbers[tree * apart + row] of the leaves that rows reach. Null where keeping them takes longer than it saves.
   void (*number)(std::span<const SlicedTree> trees, const SlicedProgram&, const Ranks&, std::size_t n,
-                 std::uint8_t* numbers, std::size_t apart, std::uint64_t* answers);
+                 std::uint8_t* numbers, std::size_t apart, std::uint64_t* slices);
   bool by_leaf;  // the second layout
 };
 

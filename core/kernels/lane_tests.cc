@@ -173,6 +173,34 @@ Neighbours select(const std::int32_t* numbers, std::size_t n, std::size_t k) {
   return found;
 }
 
+using SomeSums [[gnu::vector_size(32), gnu::may_alias]] = std::int32_t;
+using SomeDoubles [[gnu::vector_size(64)]] = double;
+constexpr double kFirstSum = std::numeric_limits<std::int32_t>::min() + 1.0;
+constexpr double kLastSum = std::numeric_limits<std::int32_t>::max() - 1.0;
+
+inline SomeSums cut(SomeDoubles x) {
+  x = x > kFirstSum ? x : SomeDoubles{} + kFirstSum;
+  x = x < kLastSum ? x : SomeDoubles{} + kLastSum;
+  return __builtin_convertvector(x, SomeSums);
+}
+
+// In doubles, which hold all integers of this size. The spaces behind the rows are written, too.
+void reach(const Reaches& of, std::size_t n, std::int32_t* least, std::int32_t* largest) {
+  alignas(64) std::int32_t sum[kChunk], spread[kChunk];
+  for (std::size_t first = 0; first < n; first += kChunk) {
+    read_lane(of.sums + first * of.apart, of.apart, sum);
+    read_lane(of.spreads + first * of.apart, of.apart, spread);
+    for (std::size_t i = 0; i < kChunk; i += sizeof(SomeSums) / sizeof(std::int32_t)) {
+      const auto middle = __builtin_convertvector(*reinterpret_cast<const SomeSums*>(sum + i), SomeDoubles);
+      const SomeDoubles far = of.limit * __builtin_convertvector(*reinterpret_cast<const SomeSums*>(spread + i), SomeDoubles);
+      SomeDoubles whole = __builtin_convertvector(cut(far), SomeDoubles);
+      whole = far > kLastSum ? SomeDoubles{} + 2 * kLastSum : whole > 0.0 ? whole : SomeDoubles{};
+      *reinterpret_cast<SomeSums*>(least + first + i) = cut(middle - whole);
+      *reinterpret_cast<SomeSums*>(largest + first + i) = cut(middle + whole);
+    }
+  }
+}
+
 void mark(const QueryBounds& bounds, const u32* documents, const std::int32_t* least, const std::int32_t* largest,
           std::size_t apart, std::size_t n, std::uint64_t* leaving, std::uint64_t* is_in) {
   alignas(64) std::int32_t low[kChunk], high[kChunk], out[kChunk], in[kChunk];
@@ -198,6 +226,6 @@ void mark(const QueryBounds& bounds, const u32* documents, const std::int32_t* l
 
 }  // namespace
 
-const LaneTestKernels kLaneTestKernels = {test_lanes, select, mark};
+const LaneTestKernels kLaneTestKernels = {test_lanes, select, reach, mark};
 
 }  // namespace scurry::SCURRY_ISA

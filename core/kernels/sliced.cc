@@ -30,8 +30,8 @@ void walk(const SlicedTree& tree, const SlicedProgram& program, const Ranks& ran
   Slices slices;
   for (std::size_t row = 0; row < n; row += kSliceRows) {
     const std::size_t n_chunks = std::min(kSliceChunks, (n - row) / kChunk);
-    find_planes(tree, program, ranks, row, n_chunks, slices);
-    const Planes planes(tree, slices);
+    find_planes(tree, program, ranks, row, n_chunks, slices.of[0]);
+    const Planes planes(tree, slices.of[0]);
     for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) {
       u32* to = payload + row + chunk * kChunk;
 #if defined(__AVX512F__)
@@ -50,29 +50,27 @@ void walk_large(const SlicedTree& tree, const SlicedProgram& program, const Rank
   Slices slices;
   for (std::size_t row = 0; row < n; row += kSliceRows) {
     const std::size_t n_chunks = std::min(kSliceChunks, (n - row) / kChunk);
-    find_planes(tree, program, ranks, row, n_chunks, slices);
+    find_planes(tree, program, ranks, row, n_chunks, slices.of[0]);
     alignas(64) u8 leaf[kSliceRows];
-    store_leaves<kLargePlanes>(tree, slices, n_chunks, leaf);
+    store_leaves<kLargePlanes>(tree, slices.of[0], n_chunks, leaf);
     for (std::size_t i = 0; i < n_chunks * kChunk; ++i) payload[row + i] = payload_of_leaf[leaf[i]];
   }
 }
 
 constexpr std::size_t kTreesTogether = 8;  // whose leaves are added while the sums of a row stay in registers
 
-// Numbers the leaves of a few trees for each slice of rows, and has them added together. If trees share tests, `answers`
-// has space for them.
+// Numbers the leaves of a few trees for each slice of rows, and has them added together.
 template <std::size_t kPlanes, class Add>
 void add_together(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
-                  u64* answers, const Add& add) {
-  Slices slices;
+                  u64* slices, const Add& add) {
   alignas(64) u8 leaf[kTreesTogether][kSliceRows];
   for (std::size_t row = 0; row < n; row += kSliceRows) {
     const std::size_t n_rows = std::min(kSliceRows, n - row), n_chunks = n_rows / kChunk;
-    make_shared_tests(program, ranks, row, n_chunks, answers);
+    make_shared_tests(program, ranks, row, n_chunks, slices);
     for (std::size_t first = 0; first < trees.size(); first += kTreesTogether) {
       const std::size_t n_trees = std::min(kTreesTogether, trees.size() - first);
       for (std::size_t t = 0; t < n_trees; ++t) {
-        find_planes(trees[first + t], program, ranks, row, n_chunks, answers, slices);
+        find_planes(trees[first + t], program, ranks, row, n_chunks, slices);
         store_leaves<kPlanes>(trees[first + t], slices, n_chunks, leaf[t]);
       }
       add(leaf, first, n_trees, row, n_rows);
@@ -106,12 +104,12 @@ void add_word_parts(const u8 (&leaf)[kTreesTogether][kSliceRows], std::size_t n_
 }
 
 void add_words(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
-               const u32* payloads, const std::uint16_t* table, std::size_t width, std::uint16_t* sums, u64* answers) {
+               const u32* payloads, const std::uint16_t* table, std::size_t width, std::uint16_t* sums, u64* slices) {
   using Eight [[gnu::vector_size(16), gnu::may_alias]] = std::uint16_t;
   constexpr std::size_t kSixteenBytes = std::min(SCURRY_VECTOR_BYTES, 32);
   using Sixteen [[gnu::vector_size(kSixteenBytes), gnu::may_alias]] = std::uint16_t;
   using Some [[gnu::vector_size(SCURRY_VECTOR_BYTES), gnu::may_alias]] = std::uint16_t;
-  add_together<kLargePlanes>(trees, program, ranks, n, answers, [&](const auto& leaf, std::size_t first,
+  add_together<kLargePlanes>(trees, program, ranks, n, slices, [&](const auto& leaf, std::size_t first,
                                                                     std::size_t n_trees, std::size_t row,
                                                                     std::size_t n_rows) {
     const u32* of_trees = payloads + first * kLargeNumbers;
@@ -181,18 +179,17 @@ inline void add_chunk(__m512i leaf, const __m512i (&words)[2][2], float* sums) {
 
 template <class Real>
 void add_trees(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
-               const Real* values, Real* sums, const u8* const* numbers, u64* answers) {
+               const Real* values, Real* sums, const u8* const* numbers, u64* slices) {
   constexpr std::size_t kWords = sizeof(Real) / 2;
   reorder(sums, n, false);
-  Slices slices;
   for (std::size_t row = 0; row < n; row += kSliceRows) {
     const std::size_t n_chunks = std::min(kSliceChunks, (n - row) / kChunk);
     const Real* of_tree = values;
-    make_shared_tests(program, ranks, row, n_chunks, answers);
+    make_shared_tests(program, ranks, row, n_chunks, slices);
     for (std::size_t t = 0; t < trees.size(); ++t) {
       const SlicedTree& tree = trees[t];
       const u8* leaf = numbers == nullptr ? nullptr : numbers[t];
-      if (leaf == nullptr) find_planes(tree, program, ranks, row, n_chunks, answers, slices);
+      if (leaf == nullptr) find_planes(tree, program, ranks, row, n_chunks, slices);
       __m512i words[kWords][2];
       for (std::size_t i = 0; i < 2 * kWords; ++i) {
         words[i / 2][i % 2] = _mm512_load_si512(reinterpret_cast<const std::uint16_t*>(of_tree) + 32 * i);
@@ -214,8 +211,8 @@ constexpr bool kLeavesAreWords = false;
 
 template <class Real>
 void add_trees(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
-               const Real* values, Real* sums, const u8* const*, u64* answers) {
-  add_together<kMaxPlanes>(trees, program, ranks, n, answers, [&](const auto& leaf, std::size_t first,
+               const Real* values, Real* sums, const u8* const*, u64* slices) {
+  add_together<kMaxPlanes>(trees, program, ranks, n, slices, [&](const auto& leaf, std::size_t first,
                                                                   std::size_t n_trees, std::size_t row,
                                                                   std::size_t n_rows) {
     const Real* of_tree = values + first * kMaxSlicedLeaves;
@@ -276,7 +273,8 @@ void walk_row(std::span<const RowTests>, const u8*, std::size_t, const u32*, u32
 
 }  // namespace
 
-const SlicedKernels kSlicedKernels = {walk,          walk_large,      add_words, add_trees<float>, add_trees<double>, walk_row,
-                                      kMostRowRanks, kLeavesAreWords, kSaysLeft, kRankingOfTop, kRankingOfLarge};
+const SlicedKernels kSlicedKernels = {walk,     walk_large,    add_words,    add_trees<float>, add_trees<double>,
+                                      walk_row, kMostRowRanks, kSliceChunks, kLeavesAreWords,  kSaysLeft,
+                                      kRankingOfTop, kRankingOfLarge};
 
 }  // namespace scurry::SCURRY_ISA

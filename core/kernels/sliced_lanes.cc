@@ -9,9 +9,9 @@ struct LeafNumbers {
   alignas(64) u8 of[kLaneTrees][kSliceRows];
 
   void find(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t row,
-            std::size_t n_chunks, const u64* answers, Slices& slices) {
+            std::size_t n_chunks, u64* slices) {
     for (std::size_t t = 0; t < trees.size(); ++t) {
-      find_planes(trees[t], program, ranks, row, n_chunks, answers, slices);
+      find_planes(trees[t], program, ranks, row, n_chunks, slices);
       store_leaves<kMaxPlanes>(trees[t], slices, n_chunks, of[t]);
     }
   }
@@ -77,16 +77,15 @@ void add_some(const u8* const* leaves, std::size_t n_trees, std::size_t row, con
 
 void add_lanes(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
                const std::int16_t* values, std::size_t n_lanes, std::int32_t* sums, std::size_t apart,
-               const u8* const* numbers, u64* answers) {
-  Slices slices;
+               const u8* const* numbers, u64* slices) {
   LeafNumbers leaves;
   const u8* leaf[kLaneTrees];
   for (std::size_t row = 0; row < n; row += kSliceRows) {
     const std::size_t n_chunks = std::min(kSliceChunks, (n - row) / kChunk);
-    if (numbers == nullptr) make_shared_tests(program, ranks, row, n_chunks, answers);
+    if (numbers == nullptr) make_shared_tests(program, ranks, row, n_chunks, slices);
     for (std::size_t first = 0; first < trees.size(); first += kLaneTrees) {
       const auto some = trees.subspan(first, std::min(kLaneTrees, trees.size() - first));
-      if (numbers == nullptr) leaves.find(some, program, ranks, row, n_chunks, answers, slices);
+      if (numbers == nullptr) leaves.find(some, program, ranks, row, n_chunks, slices);
       for (std::size_t t = 0; t < some.size(); ++t) leaf[t] = numbers ? numbers[first + t] + row : leaves.of[t];
       const auto add = [&]<std::size_t kLanes>(std::size_t lane) {
         const auto add_chunks = [&]<std::size_t kChunks>(std::size_t from) {
@@ -106,13 +105,12 @@ void add_lanes(std::span<const SlicedTree> trees, const SlicedProgram& program, 
 }
 
 void number(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
-            u8* numbers, std::size_t apart, u64* answers) {
-  Slices slices;
+            u8* numbers, std::size_t apart, u64* slices) {
   for (std::size_t row = 0; row < n; row += kSliceRows) {
     const std::size_t n_chunks = std::min(kSliceChunks, (n - row) / kChunk);
-    make_shared_tests(program, ranks, row, n_chunks, answers);
+    make_shared_tests(program, ranks, row, n_chunks, slices);
     for (std::size_t t = 0; t < trees.size(); ++t) {
-      find_planes(trees[t], program, ranks, row, n_chunks, answers, slices);
+      find_planes(trees[t], program, ranks, row, n_chunks, slices);
       store_leaves<kMaxPlanes>(trees[t], slices, n_chunks, numbers + t * apart + row);
     }
   }
@@ -160,16 +158,15 @@ void add_words(const LeafNumbers& leaves, std::size_t n_trees, std::size_t n, co
 
 void add_lanes(std::span<const SlicedTree> trees, const SlicedProgram& program, const Ranks& ranks, std::size_t n,
                const std::int16_t* values, std::size_t n_lanes, std::int32_t* sums, std::size_t apart,
-               const u8* const*, u64* answers) {
+               const u8* const*, u64* slices) {
   const std::size_t width = (n_lanes + kWords - 1) / kWords * kWords;
-  Slices slices;
   LeafNumbers leaves;
   for (std::size_t row = 0; row < n; row += kSliceRows) {
     const std::size_t n_rows = std::min(kSliceRows, n - row);
-    make_shared_tests(program, ranks, row, n_rows / kChunk, answers);
+    make_shared_tests(program, ranks, row, n_rows / kChunk, slices);
     for (std::size_t first = 0; first < trees.size(); first += kLaneTrees) {
       const auto some = trees.subspan(first, std::min(kLaneTrees, trees.size() - first));
-      leaves.find(some, program, ranks, row, n_rows / kChunk, answers, slices);
+      leaves.find(some, program, ranks, row, n_rows / kChunk, slices);
       for (std::size_t lane = 0; lane < n_lanes; lane += kWords) {
         add_words(leaves, some.size(), n_rows, values + first * width * kMaxSlicedLeaves + lane, width,
                   std::min(kWords, n_lanes - lane), sums + lane * apart + row, apart);

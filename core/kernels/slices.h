@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <span>
 
 #include "kernels/isa.h"
 
@@ -13,14 +15,17 @@ using Bits [[gnu::vector_size(SCURRY_VECTOR_BYTES), gnu::may_alias]] = u64;
 
 // Chunks of rows that a slice has bits for: selecting bits takes as long as the processor needs from one to the next, so
 // that many of them should be on their way.
-#if defined(__AVX2__)
-constexpr std::size_t kSliceChunks = kMostSliceChunks;
+#if defined(__AVX512F__)
+constexpr std::size_t kSliceChunks = 32;
+#elif defined(__AVX2__)
+constexpr std::size_t kSliceChunks = 16;
 #else
-constexpr std::size_t kSliceChunks = kMostSliceChunks / 2;
+constexpr std::size_t kSliceChunks = 8;
 #endif
 constexpr std::size_t kSliceRows = kSliceChunks * kChunk;
 constexpr std::size_t kSliceVectors = kSliceChunks * sizeof(u64) / sizeof(Bits);
 
+// The slices of one tree.
 struct Slices {
   alignas(64) u64 of[kMaxSlices][kSliceChunks];
 
@@ -101,96 +106,70 @@ inline void test_set(const u8* codes, const SetTest& set, u64* bits) {
 #endif
 }
 
-// Makes the tests of sets of a tree for n_chunks chunks of rows.
+// Makes tests for n_chunks chunks of rows, a slice for each.
+inline void make_tests(std::span<const RankTest> tests, const Ranks& ranks, std::size_t row, std::size_t n_chunks,
+                       u64* slices) {
+  const auto make = [&](std::size_t n) {
+    for (const RankTest& one : tests) {
+      const u8* of_rows = ranks.of_rows + one.column * ranks.stride + row;
+#pragma GCC unroll 32
+      for (std::size_t chunk = 0; chunk < n; ++chunk) test(of_rows + chunk * kChunk, one.least, slices + chunk);
+      slices += kSliceChunks;
+    }
+  };
+  n_chunks == kSliceChunks ? make(kSliceChunks) : make(n_chunks);
+}
+
+// Makes the tests that the trees of a run share, if any.
+inline void make_shared_tests(const SlicedProgram& program, const Ranks& ranks, std::size_t row, std::size_t n_chunks,
+                              u64* slices) {
+  make_tests(program.shared_tests, ranks, row, n_chunks, slices + kMaxSlices * kSliceChunks);
+}
+
+// Makes the tests of sets of a tree.
 inline void make_set_tests(const SlicedTree& tree, const SlicedProgram& program, const Ranks& ranks, std::size_t row,
-                           std::size_t n_chunks, Slices& slices) {
+                           std::size_t n_chunks, u64* slices) {
   const SetTest* sets = program.set_tests + tree.first_set_test;
-  u64* out = slices.of[2 + tree.n_tests];
+  u64* out = slices + (2 + tree.n_tests) * kSliceChunks;
   for (std::size_t t = 0; t < tree.n_set_tests; ++t, out += kSliceChunks) {
     const u8* of_rows = ranks.of_rows + sets[t].column * ranks.stride + row;
     for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) test_set(of_rows + chunk * kChunk, sets[t], out + chunk);
   }
 }
 
-// Makes all tests of a tree.
-inline void make_tests(const SlicedTree& tree, const SlicedProgram& program, const Ranks& ranks, std::size_t row,
-                       std::size_t n_chunks, Slices& slices) {
-  const RankTest* tests = program.tests + tree.first_test;
-  u64* out = slices.of[2];
-  for (std::size_t t = 0; t < tree.n_tests; ++t, out += kSliceChunks) {
-    const u8* of_rows = ranks.of_rows + tests[t].column * ranks.stride + row;
-#pragma GCC unroll 16
-    for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) test(of_rows + chunk * kChunk, tests[t].least, out + chunk);
-  }
-  make_set_tests(tree, program, ranks, row, n_chunks, slices);
-}
-
-// Makes the tests that trees share, [test][chunk].
-inline void make_shared_tests(const SlicedProgram& program, const Ranks& ranks, std::size_t row, std::size_t n_chunks,
-                              u64* answers) {
-  for (const RankTest& shared : program.shared_tests) {
-    const u8* of_rows = ranks.of_rows + shared.column * ranks.stride + row;
-    for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) test(of_rows + chunk * kChunk, shared.least, answers + chunk);
-    answers += kSliceChunks;
-  }
-}
-
-// Copies the answers to the tests of a tree.
-inline void copy_tests(const SlicedTree& tree, const SlicedProgram& program, const u64* answers, Slices& slices) {
-  const std::uint16_t* shared = program.shared_places + tree.first_shared;
-  for (std::size_t t = 0; t < tree.n_tests; ++t) {
-    const auto* from = reinterpret_cast<const Bits*>(answers + shared[t] * kSliceChunks);
-    auto* to = reinterpret_cast<Bits*>(slices.of[2 + t]);
-    for (std::size_t v = 0; v < kSliceVectors; ++v) to[v] = from[v];
-  }
-}
-
-// For the first kVectors of a slice.
+// Selects the bits of the numbers of leaves from the answers to the tests of a tree, those of the first kVectors vectors of
+// each slice.
 template <std::size_t kVectors>
-inline void select(const Select& way, Slices& slices) {
-  const auto* chooser = reinterpret_cast<const Bits*>(slices.of[way.chooser]);
-  const auto* no = reinterpret_cast<const Bits*>(slices.of[way.no]);
-  const auto* yes = reinterpret_cast<const Bits*>(slices.of[way.yes]);
-  auto* out = reinterpret_cast<Bits*>(slices.of[way.out]);
-  for (std::size_t v = 0; v < kVectors; ++v) {
+inline void select_planes(const SlicedTree& tree, const SlicedProgram& program, u64* slices) {
+  auto* bytes = reinterpret_cast<std::byte*>(slices);
+  for (const Select& way : std::span(program.selects + tree.first_select, tree.n_selects)) {
+    const auto* chooser = reinterpret_cast<const Bits*>(bytes + way.chooser);
+    const auto* no = reinterpret_cast<const Bits*>(bytes + way.no);
+    const auto* yes = reinterpret_cast<const Bits*>(bytes + way.yes);
+    auto* out = reinterpret_cast<Bits*>(bytes + way.out);
+    for (std::size_t v = 0; v < kVectors; ++v) {
 #if defined(__AVX512F__)
-    out[v] = reinterpret_cast<Bits>(_mm512_ternarylogic_epi64(
-        reinterpret_cast<__m512i>(chooser[v]), reinterpret_cast<__m512i>(yes[v]), reinterpret_cast<__m512i>(no[v]),
-        0xCA));
+      out[v] = reinterpret_cast<Bits>(_mm512_ternarylogic_epi64(
+          reinterpret_cast<__m512i>(chooser[v]), reinterpret_cast<__m512i>(yes[v]), reinterpret_cast<__m512i>(no[v]),
+          0xCA));
 #else
-    out[v] = no[v] ^ ((no[v] ^ yes[v]) & chooser[v]);
+      out[v] = no[v] ^ ((no[v] ^ yes[v]) & chooser[v]);
 #endif
+    }
   }
 }
 
-// Selects the bits of the numbers of leaves from the answers to the tests of a tree.
-inline void select_planes(const SlicedTree& tree, const SlicedProgram& program, std::size_t n_chunks, Slices& slices) {
-  const Select* ways = program.selects + tree.first_select;
-  if (n_chunks > kSliceChunks / 2) {
-    for (std::size_t i = 0; i < tree.n_selects; ++i) select<kSliceVectors>(ways[i], slices);
-  } else {
-    for (std::size_t i = 0; i < tree.n_selects; ++i) select<kSliceVectors / 2>(ways[i], slices);
-  }
-}
-
-// Finds the bits of the numbers of the leaves that up to kSliceRows rows reach.
+// Finds the bits of the numbers of the leaves that up to kSliceRows rows reach, once make_shared_tests() has made the tests
+// that trees share, if any.
 inline void find_planes(const SlicedTree& tree, const SlicedProgram& program, const Ranks& ranks, std::size_t row,
-                        std::size_t n_chunks, Slices& slices) {
-  if (n_chunks == kSliceChunks) {
-    make_tests(tree, program, ranks, row, kSliceChunks, slices);
-  } else {
-    make_tests(tree, program, ranks, row, n_chunks, slices);
+                        std::size_t n_chunks, u64* slices) {
+  if (program.shared_tests.empty()) {
+    make_tests({program.tests + tree.first_test, tree.n_tests}, ranks, row, n_chunks, slices + 2 * kSliceChunks);
   }
-  select_planes(tree, program, n_chunks, slices);
-}
-
-// The same, where make_shared_tests() has made the tests that trees share, if any.
-inline void find_planes(const SlicedTree& tree, const SlicedProgram& program, const Ranks& ranks, std::size_t row,
-                        std::size_t n_chunks, const u64* answers, Slices& slices) {
-  if (program.shared_tests.empty()) return find_planes(tree, program, ranks, row, n_chunks, slices);
-  copy_tests(tree, program, answers, slices);
   make_set_tests(tree, program, ranks, row, n_chunks, slices);
-  select_planes(tree, program, n_chunks, slices);
+  if (n_chunks > kSliceChunks / 2) return select_planes<kSliceVectors>(tree, program, slices);
+  n_chunks > kSliceChunks / 4 ? select_planes<kSliceVectors / 2>(tree, program, slices)
+                              : select_planes<kSliceVectors / 4>(tree, program, slices);
 }
 
 // Where the bits of the numbers of a tree's leaves are; those that it does not need are zeros.
@@ -198,8 +177,8 @@ template <std::size_t kPlanes = kMaxPlanes>
 struct Planes {
   const u64* of[kPlanes];
 
-  Planes(const SlicedTree& tree, const Slices& slices) {
-    for (std::size_t i = 0; i < kPlanes; ++i) of[i] = slices.of[tree.planes[i]];
+  Planes(const SlicedTree& tree, const u64* slices) {
+    for (std::size_t i = 0; i < kPlanes; ++i) of[i] = slices + tree.planes[i] / sizeof(u64);
   }
 };
 
@@ -269,7 +248,7 @@ inline void number_leaves(const Planes<kPlanes>& planes, std::size_t chunk, u8* 
 
 // The same of n_chunks chunks, wherever they are to be.
 template <std::size_t kPlanes>
-inline void store_leaves(const SlicedTree& tree, const Slices& slices, std::size_t n_chunks, u8* leaf) {
+inline void store_leaves(const SlicedTree& tree, const u64* slices, std::size_t n_chunks, u8* leaf) {
   const Planes<kPlanes> planes(tree, slices);
   for (std::size_t chunk = 0; chunk < n_chunks; ++chunk) {
 #if defined(__AVX512F__)

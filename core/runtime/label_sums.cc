@@ -132,7 +132,7 @@ void LabelSums::add(const std::uint32_t* payload, std::size_t n, Sums& sums) con
 void LabelSums::add_all(const Sliced& large, const Block& block, Sums& sums) const {
   const SlicedRun& run = large.run();
   kernels().sliced.add_words(run.trees(), run.complete(large.program()), block.ranks, block.n, large.payloads().data(),
-                             table_.data(), width_, sums.words.data(), run.answers());
+                             table_.data(), width_, sums.words.data(), run.slices());
 }
 
 std::optional<std::size_t> LabelSums::leader(const Sums& sums, std::size_t row) const {

@@ -283,7 +283,7 @@ void SentinelExit::run_sliced(const RowsView& rows, std::size_t first, std::size
       const SlicedRun& run = numbered_[j];
       const Buffers::Lot& lot = buffers.add_lot(run.trees().size(), scratch.block.n);
       kernels().sliced_lanes.number(run.trees(), run.complete(walker_.sliced()->program()), scratch.block.ranks,
-                                    scratch.block.n, buffers.numbers.data() + lot.first, lot.apart, run.answers());
+                                    scratch.block.n, buffers.numbers.data() + lot.first, lot.apart, run.slices());
       numbers = buffers.numbers_of_tree.data() + step.first_tree;
     }
     sliced_lanes_->add(j, *walker_.sliced(), scratch.block, alive.sums, alive.sum_apart, numbers);

@@ -24,9 +24,6 @@ void SentinelExit::round_limits() {
 }
 
 void SentinelExit::slice_lanes() {
-  sliced_sums_ = SlicedSums::make(
-      *walker_.sliced(), walker_.trees(), values_,
-      [&, &at = place_of_tree_](auto tree, auto payload) { return values_of(at[tree])[leaf_of(at[tree], payload)]; });
   // Numbers are moved as often as rows are, so that keeping them pays where many rows stop after few trees. Where
   // sentinels go on nearly to the last tree, hardly a row is left that the model itself has to answer. If no row stops,
   // a block keeps a byte for each row and tree.
@@ -41,6 +38,10 @@ void SentinelExit::slice_lanes() {
     }
     numbered_.push_back(walker_.sliced()->run_of(std::move(trees)));
   }
+  sliced_sums_ = SlicedSums::make(
+      *walker_.sliced(), walker_.trees(), values_,
+      [&, &at = place_of_tree_](auto tree, auto payload) { return values_of(at[tree])[leaf_of(at[tree], payload)]; },
+      keeps_numbers_);
   steps_ = plan_steps();
   SlicedLanes sliced;
   std::vector<std::size_t> lanes;
@@ -57,7 +58,7 @@ void SentinelExit::slice_lanes() {
       const Segment& segment = segments_[segment_of_tree_[place]];
       return table_[segment.first_lane + leaf_of(place, payload) * segment.width + lanes[lane]];
     };
-    if (!sliced.append(*walker_.sliced(), trees, step.n_lanes, lane_of)) sliced_sums_.reset();
+    if (!sliced.append(*walker_.sliced(), trees, step.n_lanes, lane_of, keeps_numbers_)) sliced_sums_.reset();
   }
   if (sliced_sums_) sliced_lanes_ = std::move(sliced);
 }

@@ -15,6 +15,8 @@ constexpr std::size_t kMaxColumnsPerTree = 1, kMaxColumns = 4096;
 using Value = std::uint16_t;
 constexpr Value kZeros = 0, kOnes = 1, kFirstTest = 2, kAny = 0xFFFF;
 
+std::uint32_t slice_bytes() { return static_cast<std::uint32_t>(kernels().sliced.slice_chunks * sizeof(std::uint64_t)); }
+
 }  // namespace
 
 // Lowers one tree after the other.
@@ -261,9 +263,12 @@ class Sliced::Lowering {
       }
       slice[made.out] = free.back();
       free.pop_back();
-      out_.selects_.push_back({slice[made.chooser], slice[made.no], slice[made.yes], slice[made.out]});
+      const auto byte_of = [&](Value value) { return slice[value] * slice_bytes(); };
+      out_.selects_.push_back({byte_of(made.chooser), byte_of(made.no), byte_of(made.yes), byte_of(made.out)});
     }
-    for (std::size_t i = 0; i < kLargePlanes; ++i) lowered.planes[i] = slice[planes[i] == kAny ? kZeros : planes[i]];
+    for (std::size_t i = 0; i < kLargePlanes; ++i) {
+      lowered.planes[i] = slice[planes[i] == kAny ? kZeros : planes[i]] * slice_bytes();
+    }
     return true;
   }
 
@@ -324,37 +329,56 @@ std::size_t Sliced::bytes() const {
          payloads_.size() * sizeof(std::uint32_t) + heaps_.size() * sizeof(RowTests) + ranks_->bytes();
 }
 
-SlicedRun::SlicedRun(std::vector<SlicedTree> trees, std::span<const RankTest> tests) : trees_(std::move(trees)) {
-  // How often tests must be made again for copies to take less time; and how many answers stay in the cache of a core.
-  constexpr double kWorthSharing = 2;
+SlicedRun::SlicedRun(std::vector<SlicedTree> trees, const SlicedProgram& program, std::span<const RankTest> tests)
+    : trees_(std::move(trees)) {
+  if (tests.empty()) return;
+  // How often tests must be made again for sharing to take less time; and how many answers stay in the cache of a core.
+  constexpr double kWorthSharing = 1.15;
   constexpr std::size_t kMostShared = 4096;
   const auto is_before = [](const RankTest& a, const RankTest& b) {
     return std::pair(a.column, a.least) < std::pair(b.column, b.least);
   };
   const auto is_same = [](const RankTest& a, const RankTest& b) { return a.column == b.column && a.least == b.least; };
-  std::vector<RankTest> all;
-  for (SlicedTree& tree : trees_) {
-    tree.first_shared = static_cast<std::uint32_t>(all.size());
+  std::vector<RankTest> shared;
+  for (const SlicedTree& tree : trees_) {
     const std::span<const RankTest> of_tree = tests.subspan(tree.first_test, tree.n_tests);
-    all.insert(all.end(), of_tree.begin(), of_tree.end());
+    shared.insert(shared.end(), of_tree.begin(), of_tree.end());
   }
-  std::vector<RankTest> shared = all;
+  const auto n_tests = static_cast<double>(shared.size());
   std::sort(shared.begin(), shared.end(), is_before);
   shared.erase(std::unique(shared.begin(), shared.end(), is_same), shared.end());
-  if (static_cast<double>(shared.size()) * kWorthSharing > static_cast<double>(all.size()) || shared.size() > kMostShared) {
-    return;
-  }
-  for (const RankTest& test : all) {
-    const auto found = std::lower_bound(shared.begin(), shared.end(), test, is_before);
-    places_.push_back(static_cast<std::uint16_t>(found - shared.begin()));
+  if (static_cast<double>(shared.size()) * kWorthSharing > n_tests || shared.size() > kMostShared) return;
+  std::vector<std::uint32_t> slice_of_test;  // of a tree, where they begin
+  for (SlicedTree& tree : trees_) {
+    slice_of_test.clear();
+    for (const RankTest& test : tests.subspan(tree.first_test, tree.n_tests)) {
+      const auto place = std::lower_bound(shared.begin(), shared.end(), test, is_before) - shared.begin();
+      slice_of_test.push_back(static_cast<std::uint32_t>(kMaxSlices + static_cast<std::size_t>(place)) * slice_bytes());
+    }
+    const auto move = [&](std::uint32_t& slice) {
+      const std::uint32_t test = slice / slice_bytes() - kFirstTest;  // very large for the first two
+      if (test < tree.n_tests) slice = slice_of_test[test];
+    };
+    const Select* ways = program.selects + tree.first_select;
+    tree.first_select = static_cast<std::uint32_t>(selects_.size());
+    selects_.insert(selects_.end(), ways, ways + tree.n_selects);
+    for (Select& way : std::span(selects_).subspan(tree.first_select)) {
+      for (std::uint32_t* slice : {&way.chooser, &way.no, &way.yes}) move(*slice);
+    }
+    for (std::uint32_t& plane : tree.planes) move(plane);
   }
   shared_ = std::move(shared);
 }
 
-std::uint64_t* SlicedRun::answers() const {
-  thread_local AlignedVector<std::uint64_t> answers;
-  if (answers.size() < shared_.size() * kMostSliceChunks) answers.resize(shared_.size() * kMostSliceChunks);
-  return answers.data();
+std::uint64_t* SlicedRun::slices() const {
+  thread_local AlignedVector<std::uint64_t> slices;
+  const std::size_t n_words = kernels().sliced.slice_chunks, size = (kMaxSlices + shared_.size()) * n_words;
+  if (slices.size() < size) {
+    slices.resize(size);
+    std::fill_n(slices.data(), n_words, std::uint64_t{0});
+    std::fill_n(slices.data() + n_words, n_words, ~std::uint64_t{0});
+  }
+  return slices.data();
 }
 
 void Sliced::walk(std::size_t tree, const Block& block, std::uint32_t* payload, const std::uint32_t* others) const {

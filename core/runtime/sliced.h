@@ -1,10 +1,10 @@
-// Sliced: trees of up to 64 leaves, evaluated for 1024 rows at once by logic on bits.
+// Sliced: trees of up to 64 leaves, evaluated for 2048 rows at once (AVX-512) by logic on bits.
 //
 //        a?            1. Every test is made for all rows, by comparing bytes (ranks.h). A slice holds the answers: the
 //      /    \             bit of a row is set if the row goes right.
 //    b?      c?               a = 1 1 0 0 …      b = 0 1 1 0 …      c = 1 0 1 1 …
 //   /  \    /  \       2. The bits of the leaves' numbers are selected from the bottom up. In a slice, `a ? x : y` is
-//  0    1  2    3         a few instructions for 1024 rows, whatever the shape of the tree:
+//  0    1  2    3         a few instructions for 512 rows, whatever the shape of the tree:
 //                             high bit = a = 1 1 0 0 …      low bit = a ? c : b = 1 0 1 0 …
 //                      3. The numbers (here 3, 2, 1, 0) are put together, one byte per row, and look up leaf values in
 //                         registers. Values are added tree by tree, as the source does.
@@ -32,31 +32,33 @@
 
 namespace scurry {
 
-// Sliced trees that are evaluated one after another, of which `tests` has the tests. Models with few thresholds, of bins or
-// of few training rows, make the same tests again and again: then each is made once for a slice of rows, and copied.
+// Sliced trees of a program that are evaluated one after another. Models with few thresholds, of bins or of few training
+// rows, make the same tests again and again: then each is made once for a slice of rows.
 class SlicedRun {
  public:
   SlicedRun() = default;
-  SlicedRun(std::vector<SlicedTree> trees, std::span<const RankTest> tests);
+  // Without tests, none is shared.
+  SlicedRun(std::vector<SlicedTree> trees, const SlicedProgram& program, std::span<const RankTest> tests);
 
   std::span<const SlicedTree> trees() const { return trees_; }
-  // A program with the tests that these trees share, if any.
+  // The program of these trees.
   SlicedProgram complete(SlicedProgram program) const {
-    program.shared_tests = shared_;
-    program.shared_places = places_.data();
+    if (!shared_.empty()) {
+      program.shared_tests = shared_;
+      program.selects = selects_.data();
+    }
     return program;
   }
-  // Space for the answers to shared tests, of this thread.
-  std::uint64_t* answers() const;
+  // Slices for these trees, of this thread.
+  std::uint64_t* slices() const;
   std::size_t bytes() const {
-    return trees_.size() * sizeof(SlicedTree) + shared_.size() * sizeof(RankTest) +
-           places_.size() * sizeof(std::uint16_t);
+    return trees_.size() * sizeof(SlicedTree) + shared_.size() * sizeof(RankTest) + selects_.size() * sizeof(Select);
   }
 
  private:
   std::vector<SlicedTree> trees_;
-  std::vector<RankTest> shared_;       // see SlicedProgram
-  std::vector<std::uint16_t> places_;
+  std::vector<RankTest> shared_;
+  std::vector<Select> selects_;  // from the slices of shared tests
 };
 
 class Sliced {
@@ -71,8 +73,10 @@ class Sliced {
 
   const RankedColumns& ranks() const { return *ranks_; }
   const std::vector<SlicedTree>& trees() const { return trees_; }
-  SlicedProgram program() const { return {tests_.data(), set_tests_.data(), selects_.data(), {}, nullptr}; }
-  SlicedRun run_of(std::vector<SlicedTree> trees) const { return SlicedRun(std::move(trees), tests_); }
+  SlicedProgram program() const { return {tests_.data(), set_tests_.data(), selects_.data(), {}}; }
+  SlicedRun run_of(std::vector<SlicedTree> trees, bool shares_tests = true) const {
+    return SlicedRun(std::move(trees), program(), shares_tests ? tests_ : std::span<const RankTest>());
+  }
   const SlicedRun& run() const { return run_; }  // of all trees, if is_large()
   // By the numbers of a tree's leaves, with space for all that there could be.
   const std::vector<std::uint32_t>& payloads() const { return payloads_; }
@@ -110,10 +114,12 @@ class Sliced {
 // What the leaves of sliced trees add, laid out so that finding the leaves and adding them is one loop.
 class SlicedSums {
  public:
-  // Nothing if leaves are vectors. Payloads of a tree become those of `values` by value_of(tree, payload).
+  // Nothing if leaves are vectors. Payloads of a tree become those of `values` by value_of(tree, payload). `has_numbers`:
+  // those of most leaves will be known.
   using ValueOf = std::function<std::uint32_t(std::size_t tree, std::uint32_t payload)>;
   static std::optional<SlicedSums> make(const Sliced& sliced, const std::vector<Tree>& trees, const NodeValues& values,
-                                        const ValueOf& value_of = [](std::size_t, auto payload) { return payload; });
+                                        const ValueOf& value_of = [](std::size_t, auto payload) { return payload; },
+                                        bool has_numbers = false);
 
   // Adds what all trees say about the rows of a block to sums [output][block.n], in the order of the trees. Leaves that
   // were numbered before are not found again: `numbers`, if any, has where those of each tree are, or null.
@@ -136,8 +142,10 @@ class SlicedLanes {
  public:
   // What the leaf with a payload adds to a sum, in a tree of the part.
   using LaneOf = std::function<std::int32_t(std::size_t tree, std::uint32_t payload, std::size_t lane)>;
-  // Appends a part: trees that add to the first n_lanes sums. Returns whether 16 bits are enough.
-  bool append(const Sliced& sliced, std::span<const Tree> trees, std::size_t n_lanes, const LaneOf& lane_of);
+  // Appends a part: trees that add to the first n_lanes sums, whose leaves are numbered before or not. Returns whether 16
+  // bits are enough.
+  bool append(const Sliced& sliced, std::span<const Tree> trees, std::size_t n_lanes, const LaneOf& lane_of,
+              bool has_numbers);
 
   // Adds what the trees of a part say about the rows of a block to sums [lane][apart]. If their leaves were numbered
   // before, `numbers` has where those of each tree of the part are.

@@ -33,7 +33,8 @@ void append_leaves(const std::uint32_t* payloads, ValueOf value_of, AlignedVecto
 }  // namespace
 
 std::optional<SlicedSums> SlicedSums::make(const Sliced& sliced, const std::vector<Tree>& trees,
-                                           const NodeValues& values, const ValueOf& value_of) {
+                                           const NodeValues& values, const ValueOf& value_of,
+                                           bool has_numbers) {
   if (values.are_vectors()) return std::nullopt;
   std::optional<SlicedSums> made{SlicedSums()};
   for (std::size_t output = 0; output < values.n_outputs(); ++output) {
@@ -50,7 +51,8 @@ std::optional<SlicedSums> SlicedSums::make(const Sliced& sliced, const std::vect
             sliced.payloads(t), [&](auto payload) { return *values.at(value_of(t, payload)); }, made->doubles_);
       }
     }
-    made->runs_.push_back(sliced.run_of(std::move(of_output)));
+    // The trees that are left share too little.
+    made->runs_.push_back(sliced.run_of(std::move(of_output), !has_numbers));
   }
   return made;
 }
@@ -66,14 +68,13 @@ void SlicedSums::add(const Sliced& sliced, const Block& block, Real* sums,
   std::size_t first = 0;
   for (const SlicedRun& run : runs_) {
     const std::uint8_t* const* of_output = of_trees.empty() ? nullptr : of_trees.data() + first;
-    // The trees that are left may share too little.
-    const SlicedProgram program = of_output != nullptr ? sliced.program() : run.complete(sliced.program());
+    const SlicedProgram program = run.complete(sliced.program());
     if constexpr (std::is_same_v<Real, float>) {
       kernels().sliced.add_floats(run.trees(), program, block.ranks, block.n, floats_.data() + first * kMaxSlicedLeaves,
-                                  sums, of_output, run.answers());
+                                  sums, of_output, run.slices());
     } else {
       kernels().sliced.add_doubles(run.trees(), program, block.ranks, block.n,
-                                   doubles_.data() + first * kMaxSlicedLeaves, sums, of_output, run.answers());
+                                   doubles_.data() + first * kMaxSlicedLeaves, sums, of_output, run.slices());
     }
     first += run.trees().size();
     sums += block.n;
@@ -84,14 +85,14 @@ template void SlicedSums::add(const Sliced&, const Block&, float*, std::span<con
 template void SlicedSums::add(const Sliced&, const Block&, double*, std::span<const std::uint8_t* const>) const;
 
 bool SlicedLanes::append(const Sliced& sliced, std::span<const Tree> trees, std::size_t n_lanes,
-                         const LaneOf& lane_of) {
+                         const LaneOf& lane_of, bool has_numbers) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int16_t>::max();
   const bool by_leaf = kernels().sliced_lanes.by_leaf;
   const std::size_t width = by_leaf ? (n_lanes + kLaneGroup - 1) / kLaneGroup * kLaneGroup : n_lanes;
   parts_.push_back({pieces_.size(), 0, n_lanes});
   std::vector<std::int64_t> largest(n_lanes), of_tree(n_lanes);  // what kLaneTrees trees may add up to, and this one
   std::vector<SlicedTree> of_piece;
-  const auto end_piece = [&] { pieces_.back().run = sliced.run_of(std::exchange(of_piece, {})); };
+  const auto end_piece = [&] { pieces_.back().run = sliced.run_of(std::exchange(of_piece, {}), !has_numbers); };
   for (std::size_t t = 0; t < trees.size(); ++t) {
     const std::uint32_t* payloads = sliced.payloads(trees[t].index);
     const std::size_t first = values_.size();
@@ -129,7 +130,7 @@ void SlicedLanes::add(std::size_t part, const Sliced& sliced, const Block& block
   for (const Piece& piece : std::span(pieces_).subspan(of.first_piece, of.n_pieces)) {
     kernels().sliced_lanes.add(piece.run.trees(), piece.run.complete(sliced.program()), block.ranks, block.n,
                                values_.data() + piece.first_value, of.n_lanes, sums, apart, numbers,
-                               piece.run.answers());
+                               piece.run.slices());
     if (numbers != nullptr) numbers += piece.run.trees().size();
   }
 }

@@ -69,12 +69,7 @@ void TopRanks::test(const AliveRows& alive, const PlaceTest& test, const std::ui
     least_.resize(round_up(alive.n, kChunk));
     largest_.resize(least_.size());
     const std::int32_t* spreads = alive.sums + *test.spread * alive.sum_apart;
-    for (std::size_t at = 0; at < alive.n; ++at) {
-      const double far = std::clamp(limit * static_cast<double>(spreads[at * alive.row_apart]), 0.0, kFarApart);
-      const std::int64_t sum = sums[at * alive.row_apart], whole = static_cast<std::int64_t>(far);
-      least_[at] = static_cast<std::int32_t>(std::max<std::int64_t>(sum - whole, kLeast + 1));
-      largest_[at] = static_cast<std::int32_t>(std::min<std::int64_t>(sum + whole, kMost - 1));
-    }
+    kernels().lane_tests.reach({sums, spreads, alive.row_apart, limit}, alive.n, least_.data(), largest_.data());
     reach = {least_.data(), largest_.data(), 1};
     limit = limit < kFarApart ? 0.0 : kFarApart;
   }

@@ -57,7 +57,7 @@ class TopRanks {
   std::vector<std::uint32_t> query_of_;  // by row of the block
   std::vector<Side> side_;
   std::vector<std::size_t> n_open_;  // places of the k best that are not taken
-  std::vector<std::int32_t> least_, largest_;  // by row of the block, if spreads tell them
+  AlignedVector<std::int32_t> least_, largest_;  // by row of the block, if spreads tell them
   // Of each query at a sentinel: the same of the documents still in, and their number.
   std::vector<std::int32_t> least_of_, largest_of_;
   std::vector<std::uint32_t> n_in_;

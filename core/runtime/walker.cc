@@ -229,9 +229,10 @@ std::size_t Walker::block_rows(std::size_t row_bytes) const {
 
 // Slices want many rows, and ranks are all that is kept of them.
 std::size_t Walker::ranked_block_rows(std::size_t row_bytes) const {
-  constexpr std::size_t kMinRows = kMostSliceChunks * kChunk, kMaxRows = 4096;
+  constexpr std::size_t kMaxRows = 4096;
+  const std::size_t min_rows = kernels().sliced.slice_chunks * kChunk;
   const std::size_t all_bytes = std::max<std::size_t>(ranked_for_all()->size() + row_bytes, 1);  // leaves need no ranks
-  return std::clamp(second_cache() / 4 / all_bytes / kMinRows * kMinRows, kMinRows, kMaxRows);
+  return std::clamp(second_cache() / 4 / all_bytes / min_rows * min_rows, min_rows, kMaxRows);
 }
 
 double Walker::cost_of_tree(std::size_t n) const {
