@@ -30,7 +30,7 @@ void SentinelExit::slice_lanes() {
   constexpr std::size_t kFewTrees = 16, kMostTrees = 1024;
   keeps_numbers_ = kernels().sliced_lanes.number != nullptr && kernels().compress.bytes != nullptr &&
                    !sentinels_.empty() && sentinels_[0].n_trees <= kFewTrees &&
-                   sentinels_.back().n_trees <= std::min(kMostTrees, plan_.size() * 4 / 5);
+                   sentinels_.back().n_trees <= std::min(kMostTrees, plan_.size() * 3 / 4);
   for (std::size_t j = 0; keeps_numbers_ && j < sentinels_.size(); ++j) {
     std::vector<SlicedTree> trees;
     for (std::size_t place = segments_[j].first_tree; place < sentinels_[j].n_trees; ++place) {

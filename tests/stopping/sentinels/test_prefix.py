@@ -18,6 +18,7 @@ from scurry.stopping.sentinels import prefix as module
 from scurry.stopping.sentinels.prefix import (
     Leaves,
     RowLeaves,
+    count_needed,
     even_sentinels,
     fit_prefix,
     geometric_sentinels,
@@ -289,7 +290,7 @@ def test_sentinels_are_placed_where_rows_stop(seed):
     first, last = sorted(rng.choice(len(before), 2, replace=False))
     stops = np.zeros(len(before) + 1, np.int64)
     stops[first : last + 1] = rng.integers(100, 1000, last + 1 - first)
-    placed = placed_sentinels(before, stops)
+    placed = placed_sentinels(before, stops, n_trees=300, test_cost=rng.uniform(0, 20))
     assert (np.diff(placed) > 0).all()
     assert placed[0] > (before[first - 1] if first else 0)
     assert before[last] in placed  # no row has to evaluate more than before
@@ -299,7 +300,16 @@ def test_sentinels_are_placed_where_rows_stop(seed):
 
 def test_sentinels_stay_where_no_row_stops():
     before = even_sentinels(50)
-    assert np.array_equal(placed_sentinels(before, np.append(np.zeros(len(before), int), 70)), before)
+    stops = np.append(np.zeros(len(before), int), 70)
+    assert np.array_equal(placed_sentinels(before, stops, n_trees=50, test_cost=6), before)
+
+
+def test_the_longer_tests_take_the_fewer_sentinels_are_placed():
+    before = even_sentinels(300)
+    stops = np.append(np.geomspace(1000, 1, len(before)).astype(int), 300)  # most rows stop early
+    n_placed = [len(placed_sentinels(before, stops, n_trees=300, test_cost=cost)) for cost in (0.0, 3.0, 30.0)]
+    assert n_placed == sorted(n_placed, reverse=True)
+    assert n_placed[-1] < n_placed[0]
 
 
 @pytest.fixture(scope="module")
@@ -377,6 +387,19 @@ def test_sentinels_are_left_out_while_that_saves_time_and_costs_few_trees():
     assert all(trees(one) <= 1.05 * trees(np.arange(7)) for one in kept)
     # Nobody stops at the second, which then costs tests alone.
     assert worthwhile_sentinels(np.array([5, 9]), np.array([9, 0, 1]), n_trees=20, test_cost=0.1).tolist() == [0]
+
+
+def test_late_sentinels_are_needed_where_many_rows_stop():
+    sentinels = np.array([50, 100, 150])
+
+    def count(*stops):
+        return count_needed(sentinels, np.array(stops), n_trees=200, test_cost=6)
+
+    assert count(400, 300, 200, 100) == 3
+    assert count(400, 600, 0, 0) == 2
+    assert count(1000, 0, 0, 0) == 1
+    assert count(400, 594, 1, 5) == 2  # one row evaluates 50 trees more, and all rows one sum less
+    assert count(0, 0, 0, 1000) == 1
 
 
 def test_the_fewer_trees_may_be_wasted_the_more_sentinels_stay():

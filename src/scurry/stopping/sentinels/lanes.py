@@ -389,6 +389,10 @@ class ValueFamily:
         """Return the limits of the member with this caution."""
         return [room / caution**2 - known for room, known in zip(self.room, self.known, strict=True)]
 
+    def keep_first(self, n: int) -> Self:
+        """Return the family with the first sentinels only."""
+        return replace(self, fit=self.fit.keep(np.arange(n)), room=self.room[:n], known=self.known[:n])
+
     def member(self, caution: float) -> SentinelFit:
         """Return the rule with this caution."""
         return replace(self.fit, limits=self.limits(caution))

@@ -141,6 +141,9 @@ _N_FOLDS = 3
 TIMES_MIXED, _MOST_ROWS = 3, 100_000  # mixed for each row that is given; with those given
 _MIXED_WEIGHT = 0.5  # of a row that was mixed: it is less like the rows to come
 _FEW_STOPS = 0.01
+_FEWEST_PLACED, _MOST_PLACED = 2, 9  # sentinels
+# As a share, that fewer sentinels may cost: if rules were as bold (measured, they cost a third of it), and at the end.
+_MORE_TREES, _MORE_TREES_AT_END = 0.16, 0.01
 _LANE_COST = 0.09  # of adding a leaf to one sum more, in trees
 _LARGEST_DEVIATION = 25.0  # squared and in units of the mean: one far row must not decide about a leaf
 
@@ -214,17 +217,36 @@ def even_sentinels(n_trees: int) -> NDArray[np.int64]:
     return sentinels[(sentinels >= 1) & (sentinels < n_trees)]
 
 
-def placed_sentinels(sentinels: NDArray[np.int64], stops: NDArray[np.integer]) -> NDArray[np.int64]:
+def placed_sentinels(
+    sentinels: NDArray[np.int64], stops: NDArray[np.integer], *, n_trees: int, test_cost: float
+) -> NDArray[np.int64]:
     """Return sentinels where rows stop, given how many stopped at each of others, and last how many did not.
 
     A sentinel costs all trees before it one more number per leaf, and tests. So none is left where nobody stops, but
     for two behind the last: rows that certify may turn out to be more cautious. A row evaluates up to one segment of
-    trees more than it needs, which is least in sum if sentinels are as close as the root of the density of stops.
+    trees more than it needs, which is least in sum if sentinels are as close as the root of the density of stops. There
+    are as many as take the least time, within a limit of trees that is wider than what they cost in the end: rows that
+    are tested less often have fewer chances to stop by mistake, so that the rule may be bolder.
+
+    Parameters
+    ----------
+    sentinels : int64 array of shape (n_sentinels,)
+    stops : int array of shape (n_sentinels + 1,)
+    n_trees : int
+        Of the model.
+    test_cost : float
+        What testing a row takes, in trees.
+
+    Returns
+    -------
+    int64 array
 
     Examples
     --------
-    >>> placed_sentinels(np.array([9, 15, 24, 36, 51, 69, 90, 114, 141]), np.array([0, 0, 0, 0, 0, 24, 47, 27, 2, 0]))
-    array([ 66,  78,  89, 105, 141])
+    >>> before = np.array([9, 15, 24, 36, 51, 69, 90, 114, 141])
+    >>> stops = np.array([0, 0, 0, 0, 0, 24, 47, 27, 2, 0])
+    >>> placed_sentinels(before, stops, n_trees=300, test_cost=6)
+    array([ 74,  94, 141])
     """
     n_rows = stops.sum()
     done = np.cumsum(stops[:-1])
@@ -233,12 +255,36 @@ def placed_sentinels(sentinels: NDArray[np.int64], stops: NDArray[np.integer]) -
         return sentinels
     first, last = int(used[0]), int(used[-1]) + 1
     ends = np.concatenate([[0], sentinels])[first : last + 1].astype(np.float64)
+    stopped = np.concatenate([[0], done])[first : last + 1]  # up to each end
     density = np.sqrt(np.maximum(stops[first:last], 1) / np.diff(ends))
     reached = np.concatenate([[0.0], np.cumsum(density * np.diff(ends))])
-    n_placed = int(np.clip(np.rint(np.sqrt((ends[-1] - ends[0]) / 3)), 4, 9))
-    placed = np.interp(reached[-1] * np.arange(1, n_placed + 1) / n_placed, reached, ends)
-    wanted = np.concatenate([np.rint(placed), sentinels[last : last + 2]]).astype(np.int64)
-    return np.unique(wanted[wanted >= 1])
+    candidates, spent = list[NDArray[np.int64]](), list[tuple[float, float]]()
+    for n_placed in range(_FEWEST_PLACED, _MOST_PLACED + 1):
+        places = np.interp(reached[-1] * np.arange(1, n_placed + 1) / n_placed, reached, ends)
+        placed = np.unique(np.maximum(np.rint(places), 1)).astype(np.int64)
+        upto = np.interp(placed, ends, stopped)
+        stops_at = np.append(np.diff(upto, prepend=0.0), n_rows - upto[-1])
+        candidates.append(placed)
+        spent.append(_spend(placed, stops_at, np.arange(len(placed)), n_trees, test_cost))
+    most = (1 + _MORE_TREES) * min(trees for trees, _ in spent)
+    best = int(np.argmin([time if trees <= most else np.inf for trees, time in spent]))
+    return np.unique(np.concatenate([candidates[best], sentinels[last : last + 2]]))
+
+
+def count_needed(sentinels: NDArray[np.int64], stops: NDArray[np.integer], *, n_trees: int, test_cost: float) -> int:
+    """Return how many sentinels are worth their time, given how many rows stop at each, and last how many do not.
+
+    Rows that would stop at a later one evaluate all trees instead. They get the model's own answers, so that no
+    promise is broken by that.
+
+    Examples
+    --------
+    >>> count_needed(np.array([60, 80, 120, 160]), np.array([500, 480, 20, 0, 0]), n_trees=200, test_cost=6)
+    3
+    """
+    spent = [_spend(sentinels, stops, np.arange(n_kept), n_trees, test_cost) for n_kept in range(1, len(sentinels) + 1)]
+    most = (1 + _MORE_TREES_AT_END) * spent[-1][0]
+    return 1 + int(np.argmin([time if trees <= most else np.inf for trees, time in spent]))
 
 
 def worthwhile_sentinels(

@@ -25,10 +25,11 @@ from scurry.promises import ValueMeasurement, Values
 from scurry.runners.sentinels import sentinel_plan
 from scurry.stopping.guarantee import InMemory, Sums, certified_rate, certify_rates, rows_needed
 from scurry.stopping.sentinels.lanes import CAUTIONS, SentinelFit, ValueFamily, mean_family, prefix_family
-from scurry.stopping.sentinels.prefix import even_sentinels, placed_sentinels
+from scurry.stopping.sentinels.prefix import count_needed, even_sentinels, placed_sentinels
 from scurry.verbs.options import Calibration, ExitOptions
 from scurry.verbs.planners.by_scores import can_refit, split_to_fit
 from scurry.verbs.planners.sentinel_scores import fit_scores, full_scores, link_of, score_values
+from scurry.verbs.planners.speed import stop_cost
 
 FloatArray = NDArray[np.float64]
 # In a fit, the weight of rows whose probability is 0 or 1; those at one half weigh 1 more. Errors of clear rows hardly
@@ -74,17 +75,22 @@ def plan_by_values(calibration: Calibration) -> Plan:
         kept = np.flatnonzero(counts[:, -1] <= promise.max_share * n_rows)
         best = int(kept[-1]) if len(kept) else 0
     best = _spare_rmse(calibration, promise, family, best)
-    rule = family.member(float(CAUTIONS[best]))
+    cautions = CAUTIONS[best : best + 1]
+    caution, count = float(cautions[0]), counts[best]
+    shorter = _drop_late(forest, family, _count(forest, promise, family, rows, cautions=cautions)[0])
+    if shorter is not family:
+        family, (count,) = shorter, held_out.sums(partial(_count, forest, promise, shorter, cautions=cautions))
+    rule = family.member(caution)
     errors = held_out.each(partial(_errors, forest, promise, rule))
     measured = ValueMeasurement(
-        beyond=int(counts[best, -1]) / n_rows,
-        mean_trees=float(counts[best, :-1] @ rule.n_trees_at_stop) / n_rows,
+        beyond=int(count[-1]) / n_rows,
+        mean_trees=float(count[:-1] @ rule.n_trees_at_stop) / n_rows,
         mean_error=float(errors.mean()),
         largest_error=float(errors.max()),
-        caution=float(CAUTIONS[best]),
+        caution=caution,
         **_quality(calibration, rule),
     )
-    tested = {} if promise.confidence is None else {"n_rows": n_rows, "n_broken": int(counts[best, -1])}
+    tested = {} if promise.confidence is None else {"n_rows": n_rows, "n_broken": int(count[-1])}
     certificate = calibration.certificate("sentinels", promise, n_fit_rows=len(rows), measured=measured, **tested)
     return sentinel_plan(rule, certificate)
 
@@ -168,7 +174,9 @@ def _choose_family(forest: Forest, promise: Values, rows: NDArray[Any], full: Fl
     best = int(np.argmin(spent))
     if is_weighted and spent[0] <= _SAME * spent[best]:
         best = 0
-    sentinels = placed_sentinels(even_sentinels(forest.n_trees), stops[best])
+    sentinels = placed_sentinels(
+        even_sentinels(forest.n_trees), stops[best], n_trees=forest.n_trees, test_cost=stop_cost(forest)
+    )
     return _prefix_family(forest, promise, rows, full, *candidates[best], sentinels)
 
 
@@ -212,11 +220,26 @@ def _differences(forest: Forest, promise: Values, estimates: FloatArray, full: F
     return np.abs(link_of(forest, estimates) - link_of(forest, full))
 
 
-def _count(forest: Forest, promise: Values, family: ValueFamily, rows: NDArray[Any]) -> Sums:
+def _drop_late(forest: Forest, family: ValueFamily, count: NDArray[np.int64]) -> ValueFamily:
+    """Return the family without the last sentinels where hardly a row stops, each of which every tree adds to.
+
+    `count` is that of rows which certify nothing. Rows that would stop there get the model's own answers instead, so
+    that a rule that was certified stays so.
+    """
+    fit, stops = family.fit, count[:-1]
+    if forest.aggregation != "sum" or len(fit.sentinels) == 0:
+        return family  # one sum serves all sentinels
+    n_kept = count_needed(fit.sentinels, stops, n_trees=forest.n_trees, test_cost=stop_cost(forest))
+    return family if n_kept == len(fit.sentinels) else family.keep_first(n_kept)
+
+
+def _count(
+    forest: Forest, promise: Values, family: ValueFamily, rows: NDArray[Any], cautions: FloatArray = CAUTIONS
+) -> Sums:
     def is_far(estimates: FloatArray, full: FloatArray) -> NDArray[np.bool_]:
         return _differences(forest, promise, estimates, full) > promise.max_error
 
-    return family.count(forest.apply(rows), full_scores(forest, rows), is_far)
+    return family.count(forest.apply(rows), full_scores(forest, rows), is_far, cautions)
 
 
 def _errors(forest: Forest, promise: Values, rule: SentinelFit, rows: NDArray[Any]) -> FloatArray:

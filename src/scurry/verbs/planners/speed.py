@@ -41,12 +41,15 @@ class _Work:
         For each tree of rows that stop nowhere, whose own sums are found in the end. Most of their leaves may be known.
     per_test : float
         For each sentinel at which the documents of a query are compared.
+    per_stop : float
+        For each sentinel at which a row is tested by itself, which counts where sentinels are chosen.
     """
 
     per_row: float
     per_tree: float
     again: float = 0.0
     per_test: float = 0.0
+    per_stop: float = 0.0
 
 
 # By how rows are tested (`StopRule.tested_by`), and by the loop that evaluates all trees.
@@ -55,13 +58,18 @@ _WORK = {
     # Bins are looked up row by row after every tree.
     "bins": {"sliced": _Work(38, 45), "walked": _Work(4, 3.5), "symmetric": _Work(37, 120)},
     "sentinels": {
-        "sliced": _Work(30, 1.1, again=0.3, per_test=17),
-        "walked": _Work(5, 1.3, per_test=2),
-        "symmetric": _Work(250, 10, again=16, per_test=60),
+        "sliced": _Work(30, 1.1, again=0.3, per_test=17, per_stop=6),
+        "walked": _Work(5, 1.3, per_test=2, per_stop=1),
+        "symmetric": _Work(250, 10, again=16, per_test=60, per_stop=30),
     },
     # A router, then trees that are walked (core/runtime/cell_exit.cc); a walked tree takes as long as eight in slices.
     "cells": {"sliced": _Work(65, 10), "walked": _Work(8, 1.3), "symmetric": _Work(40, 6.5)},
 }
+
+
+def stop_cost(forest: Forest) -> float:
+    """Return what it takes to test a row by itself, in trees of the full evaluation."""
+    return _WORK["sentinels"][forest.engine.loop].per_stop
 
 
 def test_cost(forest: Forest) -> float:
