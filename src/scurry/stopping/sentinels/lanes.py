@@ -269,6 +269,10 @@ class DecisionFit:
     distance: list[FloatArray]
     unit: float
 
+    def keep(self, chosen: NDArray[np.integer]) -> Self:
+        """Return the fit with some of its sentinels."""
+        return replace(self, fit=self.fit.keep(chosen), distance=[self.distance[at] for at in chosen])
+
     def margins(self, sums: Iterable[tuple[NDArray[np.int64], FloatArray]]) -> FloatArray:
         """Return the margins of rows with these sums and spreads at each sentinel; shape (n_sentinels, n_rows)."""
         return np.stack([

@@ -45,10 +45,10 @@ from scurry.verbs.options import Calibration
 from scurry.verbs.planners.by_scores import (
     ScoreSearch,
     compare_methods,
-    decide_in_full,
     methods_for,
     split_to_choose,
 )
+from scurry.verbs.planners.sentinel_scores import decide_in_full
 from scurry.verbs.planners.speed import certify_in_turn, keep_if_worth_it
 
 _FIT_SHARE = 0.3  # of the mistakes that the promise allows, spent by the fit that is widened
@@ -100,7 +100,7 @@ def plan_by_class(calibration: Calibration) -> Plan:
     allowed = min(group.max_rate * group.fit_share for group in groups)
 
     def certify(tested: Calibration, method: str) -> tuple[Plan, float]:
-        search = ScoreSearch.by(method, tested) if method == "sentinels" else replace(own, calibration=tested)
+        search = ScoreSearch.by(method, tested, allowed) if method == "sentinels" else replace(own, calibration=tested)
         risks = _divide_risk(groups, tested)
         family = search.family(method, allowed, _FIT_SHARE, _BOLD_SHARES)
         has_sides = isinstance(family.first, MarginFit) and all(group.label is not None for group in groups)
@@ -360,6 +360,7 @@ def _count_more(groups: Sequence[_Group], at: int, risk: float) -> int:
 _FIT_SHARES = (0.3, 3.0)  # changed labels of the fit, in units of `max_loss`
 _LOSS_SHARES = (0.45, 0.6, 0.8, 1.0, 1.3, 1.8, 2.4, 3.0, 4.0, 6.0, 8.0, 12.0, 17.0, 24.0, 35.0, 60.0)
 _N_LABELS = 4  # drawn for each row that compares families
+_CHANGED_PER_LOSS = 2.0  # labels, by a rule that loses as much accuracy as promised
 _MOST_CHANGED = 0.3  # of the rows that fit rules, by the boldest member
 
 
@@ -434,7 +435,8 @@ def plan_by_accuracy(calibration: Calibration) -> Plan:
     shares, spent = _compare_families(calibration, promise)
 
     def certify(tested: Calibration, method: str) -> tuple[Plan, float]:
-        search, at_risk = ScoreSearch.by(method, tested), replace(promise, confidence=1.0 - tested.risk)
+        search = ScoreSearch.by(method, tested, _expect_changed(promise))
+        at_risk = replace(promise, confidence=1.0 - tested.risk)
         make_test = partial(_test_on_rows, search, at_risk)
         family, test, last = _walk(search, method, shares[method], at_risk, make_test)
         if last is None:
@@ -449,6 +451,11 @@ def plan_by_accuracy(calibration: Calibration) -> Plan:
         )
 
     return keep_if_worth_it(calibration, *certify_in_turn(calibration, spent, certify, _can_certify_accuracy))
+
+
+def _expect_changed(promise: Accuracy) -> float:
+    """Return about which share of the labels may change: for each loss there is some gain."""
+    return min(_CHANGED_PER_LOSS * promise.max_loss / promise.largest_rise, _MOST_CHANGED)
 
 
 def _can_certify_accuracy(calibration: Calibration) -> bool:
@@ -493,7 +500,7 @@ def _compare_families(calibration: Calibration, promise: Accuracy) -> tuple[dict
     n_rows, spent = certifying.rows.sample.n_rows, {}
     for method in methods:
         try:
-            search = ScoreSearch.by(method, choosing)
+            search = ScoreSearch.by(method, choosing, _expect_changed(promise))
             for share in _FIT_SHARES:
                 make_test = partial(_test_on_probabilities, search, promise, n_rows)
                 family, _, last = _walk(search, method, share, promise, make_test)

@@ -175,7 +175,7 @@ def _check_asked(forest: Forest, promise: TopK, calibration: Calibration) -> Non
     options: ExitOptions = calibration.options
     if calibration.rows.groups is None or "groups=groups" not in calibration.data:
         raise InputError(f"groups is needed: TopK({promise.k}) is about the rows of each query", argument="groups")
-    if forest.is_classifier or not can_refit(forest):
+    if forest.is_classifier or forest.aggregation != "sum" or not can_refit(forest):
         raise InputError(
             "TopK is for boosted trees with one score for each row, with at most 65,536 leaves a tree: rankers such as "
             "LGBMRanker, regressors, and classifiers with two classes",

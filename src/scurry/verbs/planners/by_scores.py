@@ -40,7 +40,7 @@ from scurry.stopping.sentinels.lanes import MARGIN_STEP, equal_margins
 from scurry.stopping.sentinels.prefix import MAX_LEAVES
 from scurry.verbs.options import Calibration, CheckedRows
 from scurry.verbs.planners.score_map import with_quality
-from scurry.verbs.planners.sentinel_scores import count_increments, fit_labels
+from scurry.verbs.planners.sentinel_scores import choose_sentinels, count_increments, decide_in_full, fit_labels
 
 
 def can_refit(forest: Forest) -> bool:
@@ -94,7 +94,7 @@ def plan_by_scores(calibration: Calibration, method: str) -> tuple[Plan, float]:
     InfeasibleError
         If the promise cannot be certified.
     """
-    search = ScoreSearch.by(method, calibration)
+    search = ScoreSearch.by(method, calibration, calibration.labels.max_changed)
     fit = search.fit(method, calibration.labels.max_changed * search.fit_share)
     return search.certify(method, fit, search.count_exits([fit], search.amounts)[0])
 
@@ -156,9 +156,9 @@ class ScoreSearch:
     wider: NDArray[np.float64]
 
     @classmethod
-    def by(cls, method: str, calibration: Calibration) -> ScoreSearch:
-        """Return the search that a method makes."""
-        return cls.at_sentinels(calibration) if method == "sentinels" else cls.of(calibration)
+    def by(cls, method: str, calibration: Calibration, max_changed: float) -> ScoreSearch:
+        """Return the search that a method makes, where about this share of the labels may change."""
+        return cls.at_sentinels(calibration, max_changed) if method == "sentinels" else cls.of(calibration)
 
     @classmethod
     def of(cls, calibration: Calibration) -> ScoreSearch:
@@ -185,12 +185,19 @@ class ScoreSearch:
         )
 
     @classmethod
-    def at_sentinels(cls, calibration: Calibration) -> ScoreSearch:
+    def at_sentinels(cls, calibration: Calibration, max_changed: float) -> ScoreSearch:
         """Return a search whose scores are not those of trees, but what sentinels add to an estimate of their sum."""
         forest = calibration.forest
         check_refit(forest)
         rows, y, tests = split_to_fit(calibration)
-        decision, scores = fit_labels(forest, rows)
+        decisions = decide_in_full(forest, rows)
+        decision, scores = choose_sentinels(
+            forest,
+            *fit_labels(forest, rows),
+            decisions,
+            max_changed,
+            negative_only=calibration.options.keep_scores == "positive",
+        )
         starts = np.concatenate([[0], decision.fit.sentinels])
         costs = calibration.tree_costs(InMemory(rows))[decision.fit.order]
         return cls(
@@ -198,7 +205,7 @@ class ScoreSearch:
             rows=rows,
             y=y,
             scores=scores,
-            decisions=decide_in_full(forest, rows),
+            decisions=decisions,
             threshold=0.0,
             costs=np.add.reduceat(costs, starts),
             n_trees=np.diff(np.append(starts, forest.n_trees)).astype(np.float64),
@@ -299,7 +306,8 @@ class ScoreSearch:
         """
         first = self.fit(method, share * allowed)
         family = Family(first, self.wider, self.bolder_fits(method, allowed, first, bolder))
-        if isinstance(first, MarginFit) and self.calibration.forest.aggregation != "sum":
+        is_of_trees = method != "sentinels" and isinstance(first, MarginFit)
+        if is_of_trees and self.calibration.forest.aggregation != "sum":
             return family.stagger(float(np.ptp(self.scores)))
         return family
 
@@ -410,12 +418,6 @@ def _count_fit_units(calibration: Calibration) -> int:
             "X_cal has one row, and one part of the rows fits what the other certifies; pass thousands, or X_fit too"
         )
     return n_fit
-
-
-def decide_in_full(forest: Forest, rows: NDArray[Any]) -> NDArray[Any]:
-    """Return the source model's labels as class indices; booleans for two classes."""
-    codes = forest.codes_of(forest.predict(rows))
-    return codes.astype(np.bool_ if forest.n_classes == 2 else np.intp)
 
 
 def _fit_two_classes(

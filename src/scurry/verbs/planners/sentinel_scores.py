@@ -21,9 +21,12 @@ from scurry.stopping.sentinels.prefix import (
     fit_prefix,
     geometric_sentinels,
     mix_rows,
+    worthwhile_sentinels,
 )
+from scurry.verbs.planners.speed import stop_cost
 
 FloatArray = NDArray[np.float64]
+_MORE_TREES = 0.1  # share of the trees that rows may evaluate besides, if that takes less time
 
 
 def leaves_of(forest: Forest) -> Leaves:
@@ -47,6 +50,12 @@ def full_scores(forest: Forest, rows: NDArray[Any]) -> FloatArray:
     if forest.n_outputs == 2 and forest.aggregation == "sum":
         return np.asarray(scores[:, 1] - scores[:, 0])
     return np.asarray(scores[:, -1])
+
+
+def decide_in_full(forest: Forest, rows: NDArray[Any]) -> NDArray[Any]:
+    """Return the source model's labels as class indices; booleans for two classes."""
+    codes = forest.codes_of(forest.predict(rows))
+    return codes.astype(np.bool_ if forest.n_classes == 2 else np.intp)
 
 
 def link_of(forest: Forest, scores: FloatArray) -> FloatArray:
@@ -122,6 +131,7 @@ def fit_labels(forest: Forest, rows: NDArray[Any]) -> tuple[DecisionFit, FloatAr
     float64 array of shape (n_rows, n_sentinels + 1)
     """
     full, threshold = full_scores(forest, rows), decision_score(forest)
+    decisions = decide_in_full(forest, rows)  # which scores do not tell where two classes share the votes equally
     leaves, fit = fit_scores(
         forest,
         rows,
@@ -129,13 +139,63 @@ def fit_labels(forest: Forest, rows: NDArray[Any]) -> tuple[DecisionFit, FloatAr
         sentinels=geometric_sentinels(forest.n_trees),
         weigh=partial(near_decision, threshold=threshold),
         # Rows of one label alone have no decision that more of them would tell about.
-        n_mixed=TIMES_MIXED if np.unique(full >= threshold).size > 1 else 0,
+        n_mixed=TIMES_MIXED if np.unique(decisions).size > 1 else 0,
     )
     found = decision_fit(leaves, fit, threshold)
-    return found, increments(found.margins(found.read_tested(fit.tested, forest.apply(rows))), full >= threshold)
+    return found, increments(found.margins(found.read_tested(fit.tested, forest.apply(rows))), decisions)
+
+
+# Margins at which rows would stop, from cautious to bold, where sentinels are chosen.
+_TRIED_MARGINS = np.geomspace(16.0, 0.1, 40)
+
+
+def choose_sentinels(
+    forest: Forest,
+    fit: DecisionFit,
+    increments: FloatArray,
+    decisions: NDArray[np.bool_],
+    max_changed: float,
+    *,
+    negative_only: bool,
+) -> tuple[DecisionFit, FloatArray]:
+    """Leave out the sentinels that take more time than they save, at the boldest margin that changes few labels.
+
+    Parameters
+    ----------
+    forest : Forest
+    fit : DecisionFit
+    increments : float64 array of shape (n_rows, n_sentinels + 1)
+        Those of rows that estimates were not fitted to.
+    decisions : bool array of shape (n_rows,)
+        The labels of these rows.
+    max_changed : float
+        Share of the labels that may change.
+    negative_only : bool
+        Only rows of the first class stop.
+
+    Returns
+    -------
+    fit : DecisionFit
+    increments : float64 array of shape (n_rows, n_kept + 1)
+    """
+    n_rows, n_sentinels = len(increments), len(fit.fit.sentinels)
+    margins = np.cumsum(increments[:, :-1], axis=1)
+    stops = np.append(np.zeros(n_sentinels, np.int64), n_rows)
+    for margin in _TRIED_MARGINS:
+        is_stop = margins <= -margin if negative_only else np.abs(margins) >= margin
+        at = np.where(is_stop.any(axis=1), is_stop.argmax(axis=1), n_sentinels)
+        stopped = np.flatnonzero(at < n_sentinels)
+        n_changed = np.count_nonzero((margins[stopped, at[stopped]] > 0) != decisions[stopped])
+        if n_changed > max_changed * n_rows:
+            break
+        stops = np.bincount(at, minlength=n_sentinels + 1)
+    kept = worthwhile_sentinels(
+        fit.fit.sentinels, stops, n_trees=forest.n_trees, test_cost=stop_cost(forest), more_trees=_MORE_TREES
+    )
+    full = increments.sum(axis=1, keepdims=True)
+    return fit.keep(kept), np.diff(np.hstack([np.zeros((n_rows, 1)), margins[:, kept], full]), axis=1)
 
 
 def count_increments(forest: Forest, fit: DecisionFit, rows: NDArray[Any]) -> FloatArray:
     """Return the increments of rows as they come out at run time; shape (n_rows, n_sentinels + 1)."""
-    is_second = full_scores(forest, rows) >= decision_score(forest)
-    return increments(fit.margins(fit.fit.sums(forest.apply(rows))), is_second)
+    return increments(fit.margins(fit.fit.sums(forest.apply(rows))), decide_in_full(forest, rows))
