@@ -203,36 +203,46 @@ template <class Test>
 std::size_t SentinelExit::stop_rows(std::size_t j, std::size_t lane, const AliveRows& alive, std::size_t first,
                                     const Test& test, Buffers& buffers, const SentinelOutcome& outcome) const {
   test(j, lane, alive, buffers);
-  std::size_t n_stopped = 0;
   const bool is_brief = outcome.stops == nullptr && outcome.scores == nullptr;
   const bool only_labels = is_brief && outcome.labels != nullptr && outcome.probabilities == nullptr;
   const bool only_values = is_brief && outcome.labels == nullptr && estimate_answers_.are_sums();
   const bool only_scores = outcome.stops == nullptr && outcome.labels == nullptr && outcome.probabilities == nullptr;
   const bool only_sums = is_brief && outcome.labels == nullptr && answers_.are_of_one_sum();
-  double* plain = only_scores ? outcome.scores : outcome.probabilities + (only_sums ? 1 : 0);
-  const std::size_t apart = only_sums ? 2 : 1;
-  const bool in_float32 = values_.in_float32();
-  const double offset = sentinels_[j].offset, scale = sentinels_[j].scale;
-  const LabelCut cut = only_labels ? label_cuts_[j] : LabelCut{};
-  for (std::size_t word = 0; word * kChunk < alive.n; ++word) {
-    const std::uint64_t stopped = buffers.stopped[word] & ~buffers.removed[word];
-    buffers.removed[word] |= stopped;
-    n_stopped += static_cast<std::size_t>(std::popcount(stopped));
-    for (std::uint64_t left = stopped; left != 0; left &= left - 1) {
-      const std::size_t at = word * kChunk + static_cast<std::size_t>(std::countr_zero(left));
-      const std::int32_t sum = alive.sum(at, lane);
-      if (only_labels) {
-        outcome.labels[first + alive.ids[at]] = sum >= cut.first_above ? cut.above : cut.below;
-      } else if (only_values || only_sums || (only_scores && !are_shares_)) {
-        const double estimate = offset + scale * static_cast<double>(sum);
-        plain[(first + alive.ids[at]) * apart] =
-            in_float32 ? static_cast<double>(static_cast<float>(estimate)) : estimate;
-      } else {
-        record_stop(j, sum, first + alive.ids[at], outcome);
+  // Calls record(id, sum) for each row that stops, and returns how many these are. What it reads are copies, because the
+  // compiler must assume that writing answers could change the originals.
+  const auto for_each_stop = [&, ids = alive.ids, sums = alive.sums + lane * alive.sum_apart, apart = alive.row_apart,
+                              n = alive.n](const auto& record) {
+    std::size_t n_stopped = 0;
+    for (std::size_t word = 0; word * kChunk < n; ++word) {
+      const std::uint64_t stopped = buffers.stopped[word] & ~buffers.removed[word];
+      buffers.removed[word] |= stopped;
+      n_stopped += static_cast<std::size_t>(std::popcount(stopped));
+      for (std::uint64_t left = stopped; left != 0; left &= left - 1) {
+        const std::size_t at = word * kChunk + static_cast<std::size_t>(std::countr_zero(left));
+        record(ids[at], sums[at * apart]);
       }
     }
+    return n_stopped;
+  };
+  if (only_labels) {
+    return for_each_stop([cut = label_cuts_[j], labels = outcome.labels + first](std::uint32_t id, std::int32_t sum) {
+      labels[id] = sum >= cut.first_above ? cut.above : cut.below;
+    });
   }
-  return n_stopped;
+  if (only_values || only_sums || (only_scores && !are_shares_)) {
+    const std::size_t apart = only_sums ? 2 : 1;
+    double* plain = (only_scores ? outcome.scores : outcome.probabilities + (only_sums ? 1 : 0)) + first * apart;
+    const auto estimate = [offset = sentinels_[j].offset, scale = sentinels_[j].scale](std::int32_t sum) {
+      return offset + scale * static_cast<double>(sum);
+    };
+    if (values_.in_float32()) {
+      return for_each_stop([=](std::uint32_t id, std::int32_t sum) {
+        plain[id * apart] = static_cast<double>(static_cast<float>(estimate(sum)));
+      });
+    }
+    return for_each_stop([=](std::uint32_t id, std::int32_t sum) { plain[id * apart] = estimate(sum); });
+  }
+  return for_each_stop([&](std::uint32_t id, std::int32_t sum) { record_stop(j, sum, first + id, outcome); });
 }
 
 template <class Test>
