@@ -42,7 +42,8 @@ def test_fewer_trees_take_less_time_and_rows_that_stop_nowhere_most(boosted, row
     for plan in (exits, sentinels):
         times = [expected_time(boosted, plan, np.full(10, trees)) for trees in (5, 20, 60)]
         assert times == sorted(times)
-        assert times[0] < 1 < times[-1]
+        assert times[-1] > 1
+    assert expected_time(boosted, sentinels, np.full(10, 5)) < 1
     # Part of what these need is evaluated again at sentinels, but not in an early exit.
     half = np.array([20, 60])
     apart = [expected_time(boosted, sentinels, np.array([a, b])) for a, b in ((0, 80), (1, 79))]
@@ -77,7 +78,7 @@ def test_certain_labels_say_that_all_trees_take_less_time(boosted, rows):
 
 
 def test_full_plans_are_said_nothing_of(boosted, rows):
-    plan = plan_of(boosted, rows, "qwyc")
+    plan = plan_of(boosted, rows, "sentinels")
     assert explain_speed(boosted, plan, np.full(5, 3)) == ""
     assert not Plan.full(boosted).exits_early
 

@@ -54,16 +54,16 @@ class _Work:
 
 # By how rows are tested (`StopRule.tested_by`), and by the loop that evaluates all trees.
 _WORK = {
-    "sums": {"sliced": _Work(38, 2.4), "walked": _Work(4, 1.5), "symmetric": _Work(37, 5)},
+    "sums": {"sliced": _Work(100, 1.4), "walked": _Work(4, 1.5), "symmetric": _Work(37, 5)},
     # Bins are looked up row by row after every tree.
-    "bins": {"sliced": _Work(38, 45), "walked": _Work(4, 3.5), "symmetric": _Work(37, 120)},
+    "bins": {"sliced": _Work(100, 95), "walked": _Work(4, 3.5), "symmetric": _Work(37, 120)},
     "sentinels": {
-        "sliced": _Work(30, 1.1, again=0.3, per_test=17, per_stop=6),
+        "sliced": _Work(30, 1.1, again=0.3, per_test=45, per_stop=6),
         "walked": _Work(5, 1.3, per_test=2, per_stop=1),
         "symmetric": _Work(250, 10, again=16, per_test=60, per_stop=30),
     },
-    # A router, then trees that are walked (core/runtime/cell_exit.cc); a walked tree takes as long as eight in slices.
-    "cells": {"sliced": _Work(65, 10), "walked": _Work(8, 1.3), "symmetric": _Work(40, 6.5)},
+    # A router, then trees that are walked (core/runtime/cell_exit.cc); a walked tree takes as long as many in slices.
+    "cells": {"sliced": _Work(130, 33), "walked": _Work(8, 1.3), "symmetric": _Work(40, 6.5)},
 }
 
 
