@@ -6,6 +6,7 @@ A test compares both documents with what this script makes, so that no figure ca
 """
 
 import json
+import math
 import re
 import textwrap
 from collections.abc import Iterable
@@ -97,6 +98,38 @@ left out, because there are too few rows for the promise or early exit does not 
 {scores}
 
 {scores_origin}
+
+## Promises on known pools
+
+A pool of rows is the population, so that what is true of it is known exactly. Calibration rows are drawn from it, with
+replacement, and each draw finds and certifies a rule from the beginning, at confidence 0.95. Models are trained anew on
+a new split for every ten draws. The columns are:
+
+- **trees**: the mean number of trees evaluated per row of the pool, or per document, and its standard deviation over the
+  models.
+- **broken**: draws whose promise is not true of the pool. At most 5 % may be, but for chance.
+- **lost**: what else changes on average: the RMSE of regressors, the AUC of probabilities.
+
+{promises}
+
+{promises_origin}
+
+### The time that they take
+
+Batches of 20,000 float32 rows on one thread, CPU time, with AVX-512; plans that `scurry.early_exit` makes by itself for
+rows that trained nothing. The columns are:
+
+- **efficiency**: the speed-up over evaluating all trees times the share of the trees. It is 1 if a tree takes as long as
+  it does in the full evaluation, and a row nothing else. The aim was 0.7 for plans of a tenth of the trees or more;
+  misses are bold.
+- **limit**: what the efficiency would be if nothing took longer than in the full evaluation. Reading a row and answering
+  take the same time however few trees are evaluated, so that a plan of few trees cannot be more efficient than that.
+- **over walked**: the same next to the full evaluation by walking from node to node, as it was when the aim was set.
+  Boosted models are sliced today, which takes a tenth of that time.
+
+{plan_speed}
+
+{plan_speed_note}
 
 ## Cascades
 
@@ -395,6 +428,98 @@ def cascade_table(result: dict[str, Any]) -> str:
     return table([*header, "labels changed", "broken"], rows)
 
 
+def promise_table() -> str:
+    """Return the trees that promises take on known pools, and how often they are broken."""
+    rows = []
+    for name, refits in (load("promises") | load("promises-ranks")).items():
+        kind, data, *model, _ = name.split(", ")
+        draws = [draw for refit in refits.values() for draw in refit["draws"]]
+        found = [draw for draw in draws if draw is not None]
+        means = [[one["trees"] for one in refit["draws"] if one] for refit in refits.values()]
+        n_trees = max(refit["n_trees"] or 0 for refit in refits.values())
+        rows.append([
+            _KINDS[kind.split()[0]].format(*kind.split()[-1].split("/"), *kind.split()[1:]),
+            f"{data}, {', '.join(model) or 'lightgbm'}",
+            _spread(means),
+            str(n_trees),
+            f"{sum(draw['margin'] < 0 for draw in found)} of {len(found)}",
+            "",
+        ])
+    for name, splits in load("promises-values").items():
+        data, model, kind, *other = name.split(", ")
+        if other or any("draws" not in split for split in splits.values()):
+            continue
+        draws = [draw for split in splits.values() for draw in split["draws"]]
+        lost = sum(draw["lost"] for draw in draws) / len(draws)
+        rows.append([
+            _KINDS[kind.split()[0]].format(kind.split()[1]),
+            f"{data}, {model.rpartition('-')[0]}",
+            _spread([[draw["trees"] for draw in split["draws"]] for split in splits.values()]),
+            model.rpartition("-")[2],
+            f"{sum(draw['broken'] for draw in draws)} of {len(draws)}",
+            "" if kind.startswith("labels") else f"RMSE {lost:+.1%}" if kind.startswith("values") else f"AUC {-lost:+.4f}",
+        ])  # fmt: skip
+    return table(["promise", "data, model", "trees", "of", "broken", "lost"], sorted(rows), n_text=2)
+
+
+def _spread(trees: list[list[float]]) -> str:
+    """Return the mean over models of their mean trees, and its standard deviation."""
+    means = [sum(one) / len(one) for one in trees if one]
+    mean = sum(means) / len(means)
+    return f"{mean:.1f} ± {math.sqrt(sum((one - mean) ** 2 for one in means) / len(means)):.1f}"
+
+
+# How promises are called in the names of cells; what they allow follows.
+_KINDS = {
+    "accuracy": "`Accuracy({0})`",
+    "costs": "`Accuracy({0}, error_costs=…)`",
+    "labels": "`Labels`, {0}",
+    "per": "`LabelsPerClass`, {0} and {1}",
+    "probabilities": '`Values({0}, of="probability")`',
+    "recall": "`Recall`, {0}, others {1}",
+    "top": '`TopK({1}, {0}, keep="{2}")`',
+    "values": "`Values` of a quarter of the RMSE",
+}
+
+
+_AIM, _LEAST_SHARE = 0.7, 0.1
+
+
+def plan_speed_table() -> str:
+    """Return how much of the trees that plans save is saved as time."""
+    rows = []
+    for name, cell in load("plan-speed")["efficiency"].items():
+        if "refused" in cell:
+            continue
+        share, reached, taken = cell["share_of_trees"], cell["efficiency"], cell["ns_per_row"]
+        is_missed = share >= _LEAST_SHARE and reached < _AIM
+        rows.append([
+            name,
+            f"{share:.1%}",
+            f"{taken['all']:.1f}",
+            f"{taken['plan']:.1f}",
+            f"{cell['speed_up']:.2f}",
+            f"**{reached:.2f}**" if is_missed else f"{reached:.2f}",
+            f"{cell['bound_estimate']:.2f}" if "bound_estimate" in cell else "",
+            f"{cell['efficiency_over_walked']:.2f}" if "efficiency_over_walked" in cell else "",
+        ])  # fmt: skip
+    header = ["data, model, promise", "trees", "ns a row, all", "plan", "speed-up", "efficiency", "limit", "over walked"]
+    return table(header, rows)
+
+
+def plan_speed_note() -> str:
+    """Return how many plans could reach the aim at all."""
+    cells = [cell for cell in load("plan-speed")["efficiency"].values() if cell.get("share_of_trees", 0) >= _LEAST_SHARE]
+    able = [cell for cell in cells if cell.get("bound_estimate", 1.0) >= _AIM]
+    text = (
+        f"{sum(cell['efficiency'] >= _AIM for cell in cells)} of these {len(cells)} plans reach the aim; "
+        f"{len(cells) - len(able)} have a limit below it. Labels that are certain come from all trees in batches, which take "
+        "less time than the fewer trees of each cell; these are for single rows and for microcontrollers. "
+        f"{cells[0]['machine']}, {cells[0]['date']}. Repeat it with `python benchmarks/plan_speed.py`."
+    )
+    return textwrap.fill(text, 120, break_on_hyphens=False)
+
+
 def measured_sections(name: str) -> str:
     """Return what a result says as sections of text and tables."""
     result, lines = load(name), []
@@ -448,6 +573,10 @@ def page() -> str:
         scores=scores_table(scores),
         scores_origin=origin(scores),
         measured="\n".join(measured_sections(name) for name in ("early-exit", "anytime", "pruning")),
+        promises=promise_table(),
+        promises_origin="Repeat it with `python benchmarks/promises.py`, `promises_ranks.py` and `promises_values.py`.",
+        plan_speed=plan_speed_table(),
+        plan_speed_note=plan_speed_note(),
         cascades=cascade_table(cascades),
         cascades_origin=textwrap.fill(
             f"Commit {one['commit']}, {one['date']}, on a busy machine. Repeat it with "
