@@ -605,3 +605,16 @@ def test_plans_are_compared_by_their_cost_or_by_trees(costs):
     assert by_scores.measure_spending(by_scores.plan_by_scores, calibration, "natural") == spent
     few = Calibration.of(forest, X[400:420], None, None, ExitOptions(max_disagreement=0.05, costs=costs))
     assert by_scores.measure_spending(by_scores.plan_by_scores, few, "natural") == np.inf
+
+
+@pytest.mark.parametrize("depth", [3, None])
+def test_thresholds_are_staggered_where_trees_answer_whole_votes(depth):
+    """Leaves of shallow trees have shares of many sizes, so that sums need no whole vote to change."""
+    X, y = two_classes(2000, 11)
+    forest = scurry.from_model(RandomForestClassifier(11, max_depth=depth, random_state=0).fit(X[:800], y[:800]))
+    calibration = Calibration.of(forest, X[800:], None, None, ExitOptions(max_disagreement=0.05))
+    search = by_scores.ScoreSearch.of(calibration)
+    family = search.family("natural", 0.05, 0.3, ())
+    fit = search.fit("natural", 0.3 * 0.05)
+    is_moved = (family.first.lower != fit.lower).any() or (family.first.upper != fit.upper).any()
+    assert is_moved == (depth is None)

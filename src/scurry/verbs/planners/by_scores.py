@@ -77,6 +77,7 @@ _MARGINS = np.concatenate([[0.0], np.geomspace(0.02, 64.0, 280)])  # the same fo
 _FIT_SHARE = 0.3  # of the promised rate, spent by the fit
 _BOLD_SHARES = tuple(0.3 * 1.15**step for step in range(1, 15))  # spent by the fits that follow where rows allow
 _BIN_WIDTH = 0.1  # Fan's, in units of the score
+_MOSTLY = 0.5  # a larger share of answers than this
 _MIN_BIN_ROWS = 5  # bins of fewer rows show no deviation, and would stop rows at any gamma
 
 
@@ -306,10 +307,15 @@ class ScoreSearch:
         """
         first = self.fit(method, share * allowed)
         family = Family(first, self.wider, self.bolder_fits(method, allowed, first, bolder))
-        is_of_trees = method != "sentinels" and isinstance(first, MarginFit)
-        if is_of_trees and self.calibration.forest.aggregation != "sum":
+        if method != "sentinels" and isinstance(first, MarginFit) and self._casts_votes:
             return family.stagger(float(np.ptp(self.scores)))
         return family
+
+    @property
+    def _casts_votes(self) -> bool:
+        """Whether most answers of trees are one class or the other, so that sums lie nearly whole votes apart."""
+        is_vote = (self.scores == self.scores.min()) | (self.scores == self.scores.max())
+        return self.calibration.forest.aggregation != "sum" and float(is_vote.mean()) > _MOSTLY
 
     def bolder_fits(self, method: str, allowed: float, first: ScoreFit, shares: Sequence[float]) -> list[ScoreFit]:
         """Return rules in the order of `first` that spend these shares of what is allowed; none for sentinels."""
