@@ -242,6 +242,8 @@ struct Ranking {
   const std::uint32_t* category_bits;
 };
 
+constexpr std::size_t kRankedFloats = 8;
+
 struct RankKernels {
   // Writes those of n thresholds between which rank() searches in registers, in the order in which it wants them; how many
   // entries this takes.
@@ -250,6 +252,10 @@ struct RankKernels {
   // ranks[column][row] of n rows, a multiple of kChunk, whose keys are [row][key_stride].
   void (*rank)(const Ranking&, const std::uint32_t* keys, std::size_t key_stride, std::size_t n, std::uint8_t* ranks,
                std::size_t stride);
+  // The same of rows of floats that lie one after the other, n a multiple of kChunk, whose columns are all numeric: their
+  // keys are not kept. Returns whether a value is missing. Rows have at least kRankedFloats values.
+  bool (*rank_float_rows)(const Ranking&, const FloatColumns&, const float* x, std::ptrdiff_t row_stride, std::size_t n,
+                          std::uint8_t* ranks, std::size_t stride);
   // ranks[column] of one row, without columns of codes.
   void (*rank_row)(const Ranking&, const std::uint32_t* keys, std::uint8_t* ranks);
   // ranks[i]: how many thresholds are below x[i], kNanCode if it is NaN. They are sorted and padded by infinity to

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "kernels/keys.h"
 #include "kernels/search.h"
 
 namespace scurry::SCURRY_ISA {
@@ -286,22 +287,23 @@ inline void transpose(Square (&rows)[kSide], std::index_sequence<kAt...>) {
 // Rows that are ranked together: the thresholds of a column stay in registers for as many, and their keys near the core.
 constexpr std::size_t kRankedRows = 4 * kChunk;
 
-// The keys of some rows in a few columns that lie next to each other.
-struct KeysByColumn {
+static_assert(kSide <= kRankedFloats);
+
+// The values of some rows in a few columns that lie next to each other.
+struct ByColumn {
   static constexpr std::size_t kColumns = kSide;
   alignas(64) u32 of[kColumns][kRankedRows];
   std::size_t first = 0, end = 0;
 
-  // Reads behind the last column of a row where there are not so many left, but not behind its end: strides are multiples
-  // of kColumns.
-  const u32* column(std::size_t c, const u32* by_row, std::size_t key_stride, std::size_t n) {
+  // Rows have n_values values, kColumns or more, and begin `stride` apart.
+  const u32* column(std::size_t c, const u32* by_row, std::ptrdiff_t stride, std::size_t n_values, std::size_t n) {
     if (c < first || c >= end) {
-      first = c / kColumns * kColumns;
+      first = std::min(c / kColumns * kColumns, n_values - kColumns);
       end = first + kColumns;
       for (std::size_t row = 0; row < n; row += kSide) {
         Square rows[kSide];
         for (std::size_t i = 0; i < kSide; ++i) {
-          rows[i] = *reinterpret_cast<const UnalignedSquare*>(by_row + (row + i) * key_stride + first);
+          rows[i] = *reinterpret_cast<const UnalignedSquare*>(by_row + static_cast<std::ptrdiff_t>(row + i) * stride + first);
         }
         transpose(rows, std::make_index_sequence<kSide>());
         for (std::size_t i = 0; i < kSide; ++i) *reinterpret_cast<Square*>(of[i] + row) = rows[i];
@@ -337,11 +339,12 @@ void rank_rows(const Ranking& ranking, const u32* by_row, std::size_t key_stride
   alignas(64) u32 without_missing[kRankedRows];
   for (std::size_t row = 0; row < n; row += kRankedRows) {
     const std::size_t n_rows = std::min(kRankedRows, n - row);
-    KeysByColumn by_column;
+    ByColumn by_column;
     u8* out = ranks + row;
     for (std::size_t c = 0; c < ranking.columns.size(); c += ranking.columns[c].n_parts) {
       const RankColumn& column = ranking.columns[c];
-      const u32* keys = by_column.column(column.column, by_row + row * key_stride, key_stride, n_rows);
+      const u32* keys = by_column.column(column.column, by_row + row * key_stride,
+                                         static_cast<std::ptrdiff_t>(key_stride), key_stride, n_rows);
       if (column.kind == RankKind::kCodes) {
         for (std::size_t i = 0; i < n_rows; ++i) out[i] = code_of(keys[i]);
       } else {
@@ -354,6 +357,36 @@ void rank_rows(const Ranking& ranking, const u32* by_row, std::size_t key_stride
       out += column.n_parts * stride;
     }
   }
+}
+
+bool rank_float_rows(const Ranking& ranking, const FloatColumns& columns, const float* x, std::ptrdiff_t row_stride,
+                     std::size_t n, u8* ranks, std::size_t stride) {
+  const auto feature_of = [&](std::size_t c) { return columns.feature.empty() ? c : columns.feature[c]; };
+  std::size_t n_values = kRankedFloats;
+  for (std::size_t c = 0; c < columns.n; ++c) n_values = std::max<std::size_t>(n_values, feature_of(c) + 1);
+  alignas(64) u32 keys[kRankedRows];
+  Signed missing{};
+  for (std::size_t row = 0; row < n; row += kRankedRows, x += static_cast<std::ptrdiff_t>(kRankedRows) * row_stride) {
+    const std::size_t n_rows = std::min(kRankedRows, n - row);
+    ByColumn by_column;
+    u8* out = ranks + row;
+    for (std::size_t c = 0; c < ranking.columns.size(); c += ranking.columns[c].n_parts) {
+      const RankColumn& column = ranking.columns[c];
+      const u32* values = by_column.column(feature_of(column.column), reinterpret_cast<const u32*>(x), row_stride,
+                                           n_values, n_rows);
+      const u32 nan_key = columns.nan_keys[column.column];
+      const Vector key_of_missing = Vector{} + (column.missing_left && nan_key == kNanKey ? 0 : nan_key);
+      for (std::size_t i = 0; i < n_rows; i += kVectorLanes) {
+        const Floats value = *reinterpret_cast<const Floats*>(values + i);
+        const Signed is_missing = value != value;
+        *reinterpret_cast<Vector*>(keys + i) = is_missing ? key_of_missing : ordered_keys(value);
+        missing |= is_missing;
+      }
+      rank_column(ranking, column, keys, n_rows, out, stride);
+      out += column.n_parts * stride;
+    }
+  }
+  return any(missing);
 }
 
 // Not for columns of codes. The searches of several columns overlap in the processor: none depends on another.
@@ -445,6 +478,6 @@ void rank_numbers(const double* thresholds, u32 n_padded, const T* x, std::size_
 
 }  // namespace
 
-const RankKernels kRankKernels = {table_size, arrange, rank_rows, rank_row, rank_numbers<float>, rank_numbers<double>};
+const RankKernels kRankKernels = {table_size, arrange, rank_rows, rank_float_rows, rank_row, rank_numbers<float>, rank_numbers<double>};
 
 }  // namespace scurry::SCURRY_ISA

@@ -320,6 +320,7 @@ void Columns::describe_floats() {
     const Column& column = columns_[c];
     all_floats_ = all_floats_ && !column.ranked && column.missing != Missing::kZero;
     in_order = in_order && column.feature == c;
+    n_read_ = std::max<std::size_t>(n_read_, column.feature + 1);
     floats_.nan_keys[c] = !column.is_read                      ? 0
                           : column.missing == Missing::kAsZero ? ordered_key(0.0f)
                                                                : column.missing_key;
@@ -390,6 +391,13 @@ bool Columns::encode_rows(const T* x, const RowsView& rows, std::size_t n, std::
     }
   }
   return has_mixed_ && any_missing;
+}
+
+const FloatColumns* Columns::floats_of(const RowsView& rows) const {
+  constexpr std::ptrdiff_t kMostValues = 32;  // of longer rows, as many as are ranked together do not stay near the core
+  const bool are_floats = rows.is_float32 && !rows.is_bytes && rows.column_stride == 1 && rows.row_stride <= kMostValues;
+  const bool are_numeric = all_floats_ && n_numeric_ == pad_ && !has_categories();
+  return are_floats && are_numeric && n_read_ >= kRankedFloats ? &floats_ : nullptr;
 }
 
 // Encodes the numeric columns of rows whose values lie next to each other. Returns whether any value is missing.

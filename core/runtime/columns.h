@@ -111,6 +111,9 @@ class Columns {
   // Writes keys[row * stride() + column] for rows [first, first + n). Returns whether a walk has to read marks. The
   // rows `ahead` of these are prefetched where that pays (0: none). Rows may be bytes if the forest takes them.
   bool encode(const RowsView& rows, std::size_t first, std::size_t n, std::uint32_t* keys, std::size_t ahead = 0) const;
+  // Where the values of all columns lie in these rows, if they are floats next to each other that become ranks without
+  // keys in between (RankedColumns::rank_floats); or null.
+  const FloatColumns* floats_of(const RowsView& rows) const;
 
  private:
   template <class T>
@@ -151,6 +154,7 @@ class Columns {
   std::vector<std::uint32_t> set_keys_;
   std::vector<std::uint32_t> key_of_byte_;  // [column][256]; empty if rows cannot be bytes
   FloatColumns floats_;
+  std::size_t n_read_ = 0;  // values of a row, up to the last that a column reads
   FloatColumns tiled_;  // the same where a value lies in its column's place, not its feature's
   bool float32_;
   bool truncate_categories_;

@@ -201,6 +201,12 @@ void RankedColumns::rank(const Block& block, std::size_t key_stride, std::uint8_
   kernels().ranks.rank(ranking(), block.by_row, key_stride, block.n, ranks, stride);
 }
 
+bool RankedColumns::rank_floats(const FloatColumns& floats, const RowsView& rows, std::size_t first, std::size_t n,
+                                std::uint8_t* ranks, std::size_t stride) const {
+  const float* x = static_cast<const float*>(rows.data) + static_cast<std::ptrdiff_t>(first) * rows.row_stride;
+  return kernels().ranks.rank_float_rows(ranking(), floats, x, rows.row_stride, n, ranks, stride);
+}
+
 void RankedColumns::rank_row(const std::uint32_t* keys, std::uint8_t* ranks) const {
   kernels().ranks.rank_row(ranking(), keys, ranks);
 }

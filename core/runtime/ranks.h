@@ -51,6 +51,9 @@ class RankedColumns {
 
   // Writes the ranks of the block's rows, [size()][stride].
   void rank(const Block& block, std::size_t key_stride, std::uint8_t* ranks, std::size_t stride) const;
+  // The same of n rows of floats, a multiple of kChunk, see Columns::floats_of(). Returns whether a value is missing.
+  bool rank_floats(const FloatColumns& floats, const RowsView& rows, std::size_t first, std::size_t n,
+                   std::uint8_t* ranks, std::size_t stride) const;
   // Writes the ranks of one row, [size()].
   void rank_row(const std::uint32_t* keys, std::uint8_t* ranks) const;
 

@@ -272,7 +272,12 @@ void Walker::load_ranks(const RankedColumns& by, const RowsView& rows, std::size
   const std::size_t padded = round_up(n, kChunk), stride = padded + kChunk, lot = rows_in(kLotBytes);
   std::uint8_t* ranks = room_for_ranks(by, stride, scratch);
   bool has_missing = false;
-  for (std::size_t at = 0; at < n; at += lot) {
+  std::size_t at = 0;
+  if (const FloatColumns* floats = columns().floats_of(rows)) {
+    at = n / kChunk * kChunk;
+    has_missing = by.rank_floats(*floats, rows, first, at, ranks, stride) && columns().has_mixed();
+  }
+  for (; at < n; at += lot) {
     const std::size_t n_loaded = std::min(lot, n - at);
     load(rows, first + at, n_loaded, scratch, 0, n_loaded);
     has_missing |= scratch.block.has_missing;

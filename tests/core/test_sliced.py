@@ -43,6 +43,20 @@ def test_numbers_of_leaves(n_leaves):
     assert_same_bits(forest, rows_for(forest, 530))
 
 
+@pytest.mark.parametrize("n_features", [7, 8, 11, 32, 33])
+def test_floats_become_ranks_without_keys(n_features):
+    """Rows of 8 to 32 floats do; every column may be the last one, and rows may lie apart."""
+    forest = ragged_forest(80, 32, n_features, seed=n_features)
+    rows = rows_for(forest, 330)
+    assert_same_bits(forest, rows)
+    apart = np.full((330, n_features + 2), np.nan, np.float32)
+    with np.errstate(over="ignore"):
+        apart[:, :n_features] = rows
+    expected = reference.scores(forest, apart[:, :n_features])
+    np.testing.assert_array_equal(forest.scores(apart[:, :n_features]), expected)
+    np.testing.assert_array_equal(forest.scores(apart[::3, :n_features]), expected[::3])
+
+
 @pytest.mark.parametrize("call", ["scores", "apply", "predict"])
 @pytest.mark.parametrize("n_columns", [1, 3])
 def test_trees_that_test_nothing(n_columns, call):
