@@ -64,6 +64,15 @@ def test_sets_save_more_and_fit_rows_leave_more_queries(ranked):
     assert (fitted.certificate.n_rows, fitted.certificate.n_fit_rows) == (153, 2500)  # as many may change as of 160
 
 
+def test_documents_do_not_leave_when_few_trees_are_left(ranked):
+    model, X, queries = ranked
+    fast = scurry.early_exit(model, X, groups=queries, promise=TopK(5, 0.05), method="sentinels")
+    assert 0.5 * 60 < fast.plan.stop.sentinels.max() <= 0.8 * 60
+    small = GradientBoostingRegressor(n_estimators=2, random_state=0).fit(X[:500], X[:500, 0])
+    fast = scurry.early_exit(small, X, groups=queries, promise=TopK(5, 0.05), method="sentinels")
+    assert fast.plan.stop.sentinels.tolist() in ([], [1])
+
+
 def test_neither_order_nor_seed_matter(ranked, tmp_path):
     model, X, queries = ranked
     promise, shuffled = TopK(5, 0.05), np.random.default_rng(1).permutation(len(X))

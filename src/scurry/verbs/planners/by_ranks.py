@@ -22,7 +22,7 @@ from scurry.promises import Certificate, Outcomes, RankMeasurement, TopK, find_p
 from scurry.runners.runner import Run
 from scurry.runners.sentinels import rank_plan
 from scurry.stopping.guarantee import InMemory, certified_rate, rate_p_value, rows_needed, rows_worth_testing
-from scurry.stopping.sentinels.lanes import SentinelFit, near_decision, prefix_lanes, spread_unit
+from scurry.stopping.sentinels.lanes import SentinelFit, near_decision, prefix_lanes
 from scurry.stopping.sentinels.prefix import even_sentinels, worthwhile_sentinels
 from scurry.verbs.options import Calibration, ExitOptions
 from scurry.verbs.planners.by_scores import can_refit
@@ -33,10 +33,11 @@ from scurry.verbs.planners.speed import explain_speed, test_cost
 CAUTIONS = np.concatenate([np.geomspace(64.0, 8.0, 12, endpoint=False), np.geomspace(8.0, 0.25, 361)])
 _EVERY = 24  # of the cautions, that show where documents leave
 # That fewer sentinels may cost. Time decides unless the method is named, which asks for few trees.
-_MORE_TREES = {"auto": 0.05, "sentinels": 0.02}
+_MORE_TREES = {"auto": 0.05, "sentinels": 0.01}
 _N_DIVIDING = 32
 # More than for values, and closer to them: measured, estimates of good documents miss 4 to 7 % less.
 _TIMES_MIXED, _RATE = 7, 0.5
+_NORMAL_EIGHTH = 105.0  # the mean eighth power of standard normal numbers
 FloatArray = NDArray[np.float64]
 
 
@@ -212,7 +213,7 @@ def _read_queries(calibration: Calibration) -> Queries:
 
 
 def _fit(calibration: Calibration, promise: TopK, fitting: Queries) -> tuple[SentinelFit, FloatArray]:
-    """Return estimates of full scores, and by how much those of two good documents of a query differ by mistake."""
+    """Return estimates of full scores, and how far one of a good document may be off for each unit of its spread."""
     forest = calibration.forest
     rows = fitting.rows if calibration.fit_rows is None else calibration.fit_rows
     full = fitting.full if calibration.fit_rows is None else full_scores(forest, rows)
@@ -222,11 +223,13 @@ def _fit(calibration: Calibration, promise: TopK, fitting: Queries) -> tuple[Sen
             "like those to be predicted",
             argument="X_cal",
         )
+    sentinels = even_sentinels(forest.n_trees)
     leaves, prefix = fit_scores(
         forest,
         rows,
         full,
-        sentinels=even_sentinels(forest.n_trees),
+        # After the last there are few trees to save, and rows that miss by far more than others.
+        sentinels=sentinels[: max(len(sentinels) - 1, 1)],
         weigh=partial(_near_the_last, fitting, promise.k),
         tested=None if calibration.fit_rows is None else (fitting.rows, fitting.full),
         n_mixed=_TIMES_MIXED,
@@ -237,10 +240,26 @@ def _fit(calibration: Calibration, promise: TopK, fitting: Queries) -> tuple[Sen
     missed = (fitting.full - prefix.tested)[:, good]  # by corrections that were not fitted to these rows
     sizes = np.bincount(query)
     means = np.stack([np.bincount(query, weights=one) for one in missed]) / sizes
-    apart = np.sqrt(2 * np.square(missed - means[:, query]).mean(axis=1))
-    # Half of it for each of two documents whose leaves have the mean spread.
-    reach = apart / 2 * spread_unit(leaves, prefix) / prefix.sentinels
-    return prefix_lanes(leaves, prefix, with_spread=True), reach
+    fit = prefix_lanes(leaves, prefix, with_spread=True)
+    spread = np.stack([each for _, each in fit.sums(forest.apply(fitting.rows[good]))])
+    # Half of the difference of two documents for each of them.
+    return fit, np.sqrt(0.5) * _deviation_of_tails((missed - means[:, query]) / np.maximum(spread, 1.0))
+
+
+def _deviation_of_tails(missed: FloatArray) -> FloatArray:
+    """Return, for each row, the standard deviation of normal numbers that have the same mean eighth power.
+
+    One query that changes may be too many, so that the farthest misses decide. These are further from the others at
+    the first and the last sentinels than between them.
+
+    Examples
+    --------
+    >>> _deviation_of_tails(np.array([[1.0, -1.0, 1.0, -1.0], [0.0, 0.0, 0.0, 2.0]])).round(3)
+    array([0.559, 0.94 ])
+    """
+    largest = np.maximum(np.abs(missed).max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    deviation: FloatArray = largest[:, 0] * np.mean((missed / largest) ** 8 / _NORMAL_EIGHTH, axis=1) ** 0.125
+    return deviation
 
 
 def _near_the_last(fitting: Queries, k: int, full: FloatArray) -> FloatArray:
