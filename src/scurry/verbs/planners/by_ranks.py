@@ -32,8 +32,7 @@ from scurry.verbs.planners.speed import explain_speed, test_cost
 # The first ones are for models whose few worst estimates are far worse than the others.
 CAUTIONS = np.concatenate([np.geomspace(64.0, 8.0, 12, endpoint=False), np.geomspace(8.0, 0.25, 361)])
 _EVERY = 24  # of the cautions, that show where documents leave
-# That fewer sentinels may cost. Time decides unless the method is named, which asks for few trees.
-_MORE_TREES = {"auto": 0.05, "sentinels": 0.01}
+_MORE_TREES = 0.05  # as a share, that fewer sentinels may cost
 _N_DIVIDING = 32
 # More than for values, and closer to them: measured, estimates of good documents miss 4 to 7 % less.
 _TIMES_MIXED, _RATE = 7, 0.5
@@ -109,8 +108,9 @@ def plan_by_ranks(calibration: Calibration) -> Plan:
     n_fit = n_queries - n_tests
     fits = np.isin(queries.query, queries.query[calibration.rows.divide(n_fit)[0][_by_query(calibration)]])
     fitting, testing = queries.where(fits), queries.where(~fits)
-    more_trees = _MORE_TREES[calibration.options.method]
-    fit, sigma = _choose_sentinels(forest, promise, fitting, more_trees, *_fit(calibration, promise, fitting))
+    fit, sigma = _fit(calibration, promise, fitting)
+    if calibration.options.method == "auto":  # who names the method asks for few trees, whatever time tests take
+        fit, sigma = _choose_sentinels(forest, promise, fitting, fit, sigma)
     best: tuple[float, Run, int] | None = None
     for caution in CAUTIONS:
         run = Predictor(forest, rank_plan(fit, promise, caution * sigma)).run(testing.rows, groups=testing.query)
@@ -145,7 +145,7 @@ def plan_by_ranks(calibration: Calibration) -> Plan:
 
 
 def _choose_sentinels(
-    forest: Forest, promise: TopK, fitting: Queries, more_trees: float, fit: SentinelFit, sigma: FloatArray
+    forest: Forest, promise: TopK, fitting: Queries, fit: SentinelFit, sigma: FloatArray
 ) -> tuple[SentinelFit, FloatArray]:
     """Leave out the sentinels that take more time than they save, as the queries that fitted the rule show."""
     best: Run | None = None
@@ -158,7 +158,7 @@ def _choose_sentinels(
     assert best is not None
     stops = np.bincount(np.searchsorted(fit.sentinels, best.trees), minlength=len(fit.sentinels) + 1)
     kept = worthwhile_sentinels(
-        fit.sentinels, stops, n_trees=forest.n_trees, test_cost=test_cost(forest), more_trees=more_trees
+        fit.sentinels, stops, n_trees=forest.n_trees, test_cost=test_cost(forest), more_trees=_MORE_TREES
     )
     return fit.keep(kept), sigma[kept]
 
