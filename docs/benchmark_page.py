@@ -105,8 +105,8 @@ A pool of rows is the population, so that what is true of it is known exactly. C
 replacement, and each draw finds and certifies a rule from the beginning, at confidence 0.95. Models are trained anew on
 a new split for every ten draws. The columns are:
 
-- **trees**: the mean number of trees evaluated per row of the pool, or per document, and its standard deviation over the
-  models.
+- **trees**: the mean number of trees evaluated per row of the pool, or per document, and its standard deviation over
+  the models.
 - **broken**: draws whose promise is not true of the pool. At most 5 % may be, but for chance.
 - **lost**: what else changes on average: the RMSE of regressors, the AUC of probabilities.
 
@@ -119,11 +119,11 @@ a new split for every ten draws. The columns are:
 Batches of 20,000 float32 rows on one thread, CPU time, with AVX-512; plans that `scurry.early_exit` makes by itself for
 rows that trained nothing. The columns are:
 
-- **efficiency**: the speed-up over evaluating all trees times the share of the trees. It is 1 if a tree takes as long as
-  it does in the full evaluation, and a row nothing else. The aim was 0.7 for plans of a tenth of the trees or more;
+- **efficiency**: the speed-up over evaluating all trees times the share of the trees. It is 1 if a tree takes as long
+  as it does in the full evaluation, and a row nothing else. The aim was 0.7 for plans of a tenth of the trees or more;
   misses are bold.
-- **limit**: what the efficiency would be if nothing took longer than in the full evaluation. Reading a row and answering
-  take the same time however few trees are evaluated, so that a plan of few trees cannot be more efficient than that.
+- **limit**: what the efficiency would be if nothing took longer than in the full evaluation. Reading a row and
+  answering take the same time however few trees are evaluated, so that a plan of few trees cannot be more efficient.
 - **over walked**: the same next to the full evaluation by walking from node to node, as it was when the aim was set.
   Boosted models are sliced today, which takes a tenth of that time.
 
@@ -437,14 +437,9 @@ def promise_table() -> str:
         found = [draw for draw in draws if draw is not None]
         means = [[one["trees"] for one in refit["draws"] if one] for refit in refits.values()]
         n_trees = max(refit["n_trees"] or 0 for refit in refits.values())
-        rows.append([
-            _KINDS[kind.split()[0]].format(*kind.split()[-1].split("/"), *kind.split()[1:]),
-            f"{data}, {', '.join(model) or 'lightgbm'}",
-            _spread(means),
-            str(n_trees),
-            f"{sum(draw['margin'] < 0 for draw in found)} of {len(found)}",
-            "",
-        ])
+        shown = _KINDS[kind.split()[0]].format(*kind.split()[-1].split("/"), *kind.split()[1:])
+        broken = f"{sum(draw['margin'] < 0 for draw in found)} of {len(found)}"
+        rows.append([shown, f"{data}, {', '.join(model) or 'lightgbm'}", _spread(means), str(n_trees), broken, ""])
     for name, splits in load("promises-values").items():
         data, model, kind, *other = name.split(", ")
         if other or any("draws" not in split for split in splits.values()):
@@ -457,7 +452,7 @@ def promise_table() -> str:
             _spread([[draw["trees"] for draw in split["draws"]] for split in splits.values()]),
             model.rpartition("-")[2],
             f"{sum(draw['broken'] for draw in draws)} of {len(draws)}",
-            "" if kind.startswith("labels") else f"RMSE {lost:+.1%}" if kind.startswith("values") else f"AUC {-lost:+.4f}",
+            {"labels": "", "values": f"RMSE {lost:+.1%}"}.get(kind.split()[0], f"AUC {-lost:+.4f}"),
         ])  # fmt: skip
     return table(["promise", "data, model", "trees", "of", "broken", "lost"], sorted(rows), n_text=2)
 
@@ -503,18 +498,20 @@ def plan_speed_table() -> str:
             f"{cell['bound_estimate']:.2f}" if "bound_estimate" in cell else "",
             f"{cell['efficiency_over_walked']:.2f}" if "efficiency_over_walked" in cell else "",
         ])  # fmt: skip
-    header = ["data, model, promise", "trees", "ns a row, all", "plan", "speed-up", "efficiency", "limit", "over walked"]
-    return table(header, rows)
+    measured = ["trees", "ns a row, all", "plan", "speed-up", "efficiency", "limit", "over walked"]
+    return table(["data, model, promise", *measured], rows)
 
 
 def plan_speed_note() -> str:
     """Return how many plans could reach the aim at all."""
-    cells = [cell for cell in load("plan-speed")["efficiency"].values() if cell.get("share_of_trees", 0) >= _LEAST_SHARE]
-    able = [cell for cell in cells if cell.get("bound_estimate", 1.0) >= _AIM]
+    of_all = list(load("plan-speed")["efficiency"].values())
+    cells = [cell for cell in of_all if cell.get("share_of_trees", 0) >= _LEAST_SHARE]
+    n_reached = sum(cell["efficiency"] >= _AIM for cell in cells)
+    n_limited = sum(cell.get("bound_estimate", 1.0) < _AIM for cell in cells)
     text = (
-        f"{sum(cell['efficiency'] >= _AIM for cell in cells)} of these {len(cells)} plans reach the aim; "
-        f"{len(cells) - len(able)} have a limit below it. Labels that are certain come from all trees in batches, which take "
-        "less time than the fewer trees of each cell; these are for single rows and for microcontrollers. "
+        f"{n_reached} of the {len(cells)} plans of a tenth of the trees or more reach the aim; {n_limited} have a limit "
+        "below it. Labels that are certain come from all trees in batches, which take less time than the fewer trees of "
+        "each cell; these are for single rows and for microcontrollers. "
         f"{cells[0]['machine']}, {cells[0]['date']}. Repeat it with `python benchmarks/plan_speed.py`."
     )
     return textwrap.fill(text, 120, break_on_hyphens=False)
