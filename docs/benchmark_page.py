@@ -509,9 +509,9 @@ def plan_speed_note() -> str:
     n_reached = sum(cell["efficiency"] >= _AIM for cell in cells)
     n_limited = sum(cell.get("bound_estimate", 1.0) < _AIM for cell in cells)
     text = (
-        f"{n_reached} of the {len(cells)} plans of a tenth of the trees or more reach the aim; {n_limited} have a limit "
-        "below it. Labels that are certain come from all trees in batches, which take less time than the fewer trees of "
-        "each cell; these are for single rows and for microcontrollers. "
+        f"{n_reached} of the {len(cells)} plans of a tenth of the trees or more reach the aim; {n_limited} have a "
+        "limit below it. Labels that are certain come from all trees in batches, which take less time than the fewer "
+        "trees of each cell; these are for single rows and for microcontrollers. "
         f"{cells[0]['machine']}, {cells[0]['date']}. Repeat it with `python benchmarks/plan_speed.py`."
     )
     return textwrap.fill(text, 120, break_on_hyphens=False)
