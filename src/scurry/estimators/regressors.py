@@ -202,9 +202,10 @@ class EarlyExitRanker(BudgetedEstimator):
     >>> X, queries = rng.normal(size=(27000, 4)), np.arange(27000) // 100
     >>> y = X[:, 0] * X[:, 1] + X[:, 2]
     >>> ranker = scurry.EarlyExitRanker(k=5, max_changed=0.05, calibration_size=0.4, random_state=0)
-    >>> run = ranker.fit(X[:24000], y[:24000], groups=queries[:24000]).run(X[24000:], groups=queries[24000:])
-    >>> run.mean_trees < 60
-    True
+    >>> ranker.fit(X[:24000], y[:24000], groups=queries[:24000]).predictor_.certificate.statement()
+    "With confidence 0.95, at most 5 % of new queries get another top 5 than the model's."
+    >>> ranker.run(X[24000:], groups=queries[24000:]).mean_trees  # comparing documents takes longer than so few trees
+    100.0
     """
 
     BUDGETS = ("max_changed",)
