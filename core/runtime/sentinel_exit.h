@@ -118,14 +118,18 @@ class SentinelExit {
   template <class Real>
   void record_probabilities(const Answers& answers, const Real* sums, std::size_t spacing, std::size_t row,
                             const SentinelOutcome& outcome) const;
+  // Answers for a row, given its leaves in all trees; for the n rows that are left in a block; for those of sliced trees.
   void complete_row(const std::uint32_t* leaves, std::size_t row, const SentinelOutcome& outcome) const;
+  void complete_rows(const Buffers& buffers, std::size_t n, std::size_t first, const SentinelOutcome& outcome) const;
+  void complete_block(const Block& block, const AliveRows& alive, std::size_t first,
+                      const SentinelOutcome& outcome) const;
   template <class Real>
   void complete_row_as(const std::uint32_t* leaves, std::size_t row, const SentinelOutcome& outcome) const;
   template <class Real>
-  void complete_rows(const Buffers& buffers, std::size_t n, std::size_t first, const SentinelOutcome& outcome) const;
+  void complete_rows_as(const Buffers& buffers, std::size_t n, std::size_t first, const SentinelOutcome& outcome) const;
   template <class Real>
-  void complete_block(const Block& block, const AliveRows& alive, std::size_t first,
-                      const SentinelOutcome& outcome) const;
+  void complete_block_as(const Block& block, const AliveRows& alive, std::size_t first,
+                         const SentinelOutcome& outcome) const;
   void round_limits();
   void slice_lanes();
   std::vector<Step> plan_steps() const;
