@@ -15,7 +15,7 @@ import scurry
 from scurry import Plan, Predictor
 from scurry.errors import FormatError, InputError
 from scurry.forest.files.storage import write_container
-from scurry.plan import ExitRule, ExitSide, LeaderRule, ScoreMap
+from scurry.plan import NEVER_ABOVE, ExitRule, ExitSide, LeaderRule, ScoreMap
 from support.acquisition_cases import WINE, WINE_FOREST
 from support.strategies import complete_forest
 
@@ -234,3 +234,45 @@ class TestCertificatesInFiles:
         for _ in range(2):
             with pytest.raises(FormatError, match=r"odd\.scurry does not hold a sound certificate"):
                 loaded.summary()
+
+
+class TestThresholdsAsWritten:
+    """A rule of one's own stops the rows that its numbers say, whole or not."""
+
+    def sides(self, lower, upper, **options):
+        rule = ExitRule(kind="votes", weights=np.ones(1), lower=lower, upper=upper, **options)
+        return rule, [rule.side_of(0, 2, votes).item() for votes in range(3)]
+
+    def test_fractions_are_rounded_to_what_stops_the_same_rows(self):
+        lower, upper = np.array([[-1.5, -0.5, 0.5]]), np.array([[1.0, 1.5, 1.5]])
+        rule, sides = self.sides(lower, upper)
+        assert rule.lower.dtype == rule.upper.dtype == np.int32
+        assert rule.lower.tolist() == [[-2, -1, 0]]
+        assert rule.upper.tolist() == [[1, 2, 2]]
+        assert sides == [ExitSide.NEGATIVE, ExitSide.CONTINUE, ExitSide.POSITIVE]
+
+    def test_infinite_thresholds_stop_no_row(self):
+        never = np.full((1, 3), np.inf)
+        assert self.sides(-never, never)[1] == [ExitSide.CONTINUE] * 3
+
+    def test_nan_and_texts_are_refused(self):
+        with pytest.raises(InputError, match="lower must hold numbers, got NaN; infinity stops no row"):
+            self.sides(np.full((1, 3), np.nan), np.ones((1, 3)))
+        with pytest.raises(InputError, match="upper must hold numbers, got <U1 values"):
+            self.sides(np.zeros((1, 3)), np.array([["a", "b", "c"]]))
+
+    def test_leads_are_rounded_up(self):
+        rule = LeaderRule(kind="votes", lead=np.array([np.inf, 1.5, 2.0]))
+        assert rule.lead.tolist() == [NEVER_ABOVE, 2, 2]
+
+    def test_a_step_that_rounds_scores_away_is_refused(self):
+        forest = scurry.from_model(GradientBoostingClassifier(n_estimators=5, random_state=0).fit(X[:200], Y[:200]))
+        thresholds = np.full((1, 6), -1.5), np.full((1, 6), 1.5)
+        with pytest.raises(InputError, match="step 1 is too large: a leaf of .* would count as 0"):
+            ExitRule(kind="scores", weights=np.ones(1), lower=thresholds[0], upper=thresholds[1]).check(forest)
+        step = 2.0**-20
+        rule = ExitRule(
+            kind="scores", step=step, weights=np.ones(1), lower=thresholds[0] / step, upper=thresholds[1] / step
+        )
+        rule.check(forest)
+        assert rule.lower[0, 0] == -3 * 2**19

@@ -146,6 +146,36 @@ def test_the_smallest_file_is_named_and_can_be_had(model, promise, tmp_path):
         scurry.compress(model, X[CAL], promise=promise, max_bytes=least - 1)
 
 
+def test_another_size(model):
+    """The first candidate that is small enough by a measure of one's own."""
+    small = scurry.compress(model, X[CAL], max_bytes=400, size_of=lambda forest: forest.n_nodes)
+    assert small.forest.n_nodes <= 400 < small.certificate.measured.path[-2].n_nodes
+    assert "size_of=size_of" in small.certificate.recipe
+    # A forest that is too large to be measured is too large.
+    small = scurry.compress(model, X[CAL], max_bytes=400, size_of=at_most(1000))
+    assert small.forest.n_nodes <= 400
+    with pytest.raises(InfeasibleError, match="smallest candidate takes [0-9]+ bytes. Allow as many"):
+        scurry.compress(model, X[CAL], max_bytes=1, size_of=lambda forest: forest.n_nodes)
+    with pytest.raises(InputError, match="more than 1 nodes"):
+        scurry.compress(model, X[CAL], max_bytes=1, size_of=at_most(1))
+
+
+def at_most(most):
+    def size_of(forest):
+        if forest.n_nodes > most:
+            raise InputError(f"more than {most} nodes")
+        return forest.n_nodes
+
+    return size_of
+
+
+def test_nothing_is_certified_without_a_promise(model, by_labels):
+    path = scurry.compress(model, X[CAL], max_bytes=30_000).certificate.measured.path
+    assert {point.is_certified for point in path} == {None}
+    assert None not in {point.is_certified for point in by_labels.certificate.measured.path}
+    assert SizePoint.from_json(vars(path[0])) == path[0]
+
+
 def test_size_and_promise(model, by_labels, tmp_path):
     """The first that is certified and whose file fits, though smaller ones are certified too."""
     first = by_labels.certificate.measured.path[0].n_bytes
@@ -239,6 +269,8 @@ def test_progress_may_end_the_search(model):
         ({"promise": Recall("maybe", 0.1)}, "maybe"),
         ({"max_bytes": 0}, "max_bytes must be a whole number"),
         ({"max_bytes": 1e6}, "max_bytes must be a whole number"),
+        ({"size_of": len}, "pass max_bytes too"),
+        ({"max_bytes": 9, "size_of": "flash"}, "size_of must be a function"),
         ({"X_fit": X[:0]}, "X_fit has no rows"),
         ({"y_cal": Y[:7]}, "y_cal has shape"),
         ({"random_state": "seed"}, "random_state must be"),

@@ -6,6 +6,7 @@ import json
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -297,12 +298,19 @@ def compress(
         typer.Option(
             help="What may change: labels<=0.5%, yes<=2%,no<=0.2% (of each class), recall(yes)<=1% or accuracy<=1% "
             "(both need --label), values<=12 for 95% (of rows, for regressors), probabilities<=0.02 for 95%.",
-            show_default="labels<=0.5%, or nothing with --max-bytes",
+            show_default="labels<=0.5%, or nothing with --max-bytes or --max-flash",
         ),
     ] = None,
     max_bytes: Annotated[
         int | None, typer.Option(help="Largest size of the saved file in bytes.", show_default=False)
     ] = None,
+    max_flash: Annotated[
+        int | None,
+        typer.Option(help="Largest size in bytes of the C that scurry export c writes.", show_default=False),
+    ] = None,
+    inputs: Annotated[
+        str, typer.Option(help="With --max-flash: what a feature is in that C, float32 or int16.")
+    ] = "float32",
     confidence: Annotated[float, typer.Option(help="Probability with which the promise holds for new rows.")] = 0.95,
     fit_rows: Annotated[
         str | None,
@@ -319,19 +327,24 @@ def compress(
     --fit-rows.
     """
     from scurry import compress
+    from scurry.export import flash_bytes
 
+    if max_bytes is not None and max_flash is not None:
+        raise InputError("--max-bytes and --max-flash are limits of different things; pass one of them")
     with show_spinner(f"Reading {model.name}"):
         forest = read_model(model, rows=rows, trust_pickle=trust_pickle).forest
     options: dict[str, Any] = {"max_bytes": max_bytes}
+    if max_flash is not None:
+        options = {"max_bytes": max_flash, "size_of": partial(flash_bytes, inputs=inputs)}
     if promise is not None:
         options["promise"] = _read_promise(promise, forest.classes, {"confidence": confidence})["promise"]
-    elif max_bytes is None and forest.is_classifier:
+    elif options["max_bytes"] is None and forest.is_classifier:
         options["promise"] = _read_promise("labels<=0.5%", None, {"confidence": confidence})["promise"]
     with show_spinner("Reading rows"):
         X, y = read_rows(rows, forest, label)
         if fit_rows is not None:
             options["X_fit"] = read_rows([fit_rows], forest)[0]
-    with show_progress(f"Compressing on {len(X):,} rows") as update, _name_options():
+    with show_progress(f"Compressing on {len(X):,} rows") as update, _name_options(max_flash):
         predictor = compress(forest, X, y, progress=update, **options)
     predictor.save(output)
     _show_saved(predictor, output, as_json, asked="promise" in options)
@@ -443,19 +456,20 @@ def _choose_spread(count: int) -> Sequence[int]:
 
 
 @contextmanager
-def _name_options() -> Iterator[None]:
+def _name_options(max_flash: int | None = None) -> Iterator[None]:
     """Turn errors that name Python arguments into errors that name options."""
+    options = _OPTIONS | ({} if max_flash is None else {"max_bytes": "--max-flash"})
     try:
         yield
     except InputError as error:
         if error.argument is None:
             raise
         raise InputError(
-            error.describe(_OPTIONS.get(error.argument, f"--{error.argument.replace('_', '-')}"))
+            error.describe(options.get(error.argument, f"--{error.argument.replace('_', '-')}"))
         ) from error
     except InfeasibleError as error:
         if error.argument == "max_bytes":
-            raise InputError(error.describe("--max-bytes")) from error
+            raise InputError(error.describe(options.get("max_bytes", "--max-bytes"))) from error
         if error.argument != "max_disagreement" or error.achievable is None:
             raise
         # The message of the library names Python arguments, so it is said again in options.

@@ -713,7 +713,7 @@ class CompressionDisplay:
         sizes, changed = [point.n_bytes for point in path], [point.changed for point in path]
         self.ax_.plot(sizes, changed, "-", lw=1.2, color="C0", label="changed answers")
         for point in path:
-            face = "C0" if point.is_certified else "white"
+            face = "white" if point.is_certified is False else "C0"
             self.ax_.plot(point.n_bytes, point.changed, "o", ms=5, color="C0", mfc=face)
         self.ax_.plot(self.measured.n_bytes, self.measured.changed, "o", ms=11, color="C0", mfc="none", label="chosen")
         if self.max_changed is not None:

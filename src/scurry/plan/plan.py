@@ -31,6 +31,7 @@ NEVER_BELOW = int(np.iinfo(np.int32).min)
 NEVER_ABOVE = int(np.iinfo(np.int32).max)
 KINDS = ("votes", "scores")
 READOUTS = ("plain", "weighted")
+_MOST_ROUNDED = 0.05  # of a leaf, as a share of the largest one
 # The factor of `with_scaled_thresholds` at which a rule on pieces stops no row any more.
 _LARGEST_FACTOR = 16.0
 _KINDS: dict[str, type[StopRule]] = {}
@@ -173,15 +174,27 @@ class SumRule(StopRule):
     def _check_sums(
         self, forest: Forest, largest: Callable[[], NDArray[np.float64]], start: NDArray[np.float64]
     ) -> None:
-        """Raise an error unless all sums fit 32 bits, with the `largest` leaf of each tree, whatever their order."""
+        """Raise an error unless all sums fit 32 bits, with the `largest` leaf of each tree, whatever their order.
+
+        A step in which leaves are rounded to something else is an error too: the rule would stop other rows.
+        """
         if self.kind == "votes":
             if forest.n_columns != forest.n_classes:
                 raise InputError("the plan counts votes, and a tree of this forest has no vote for every class")
             return
         with np.errstate(over="ignore"):
-            most = np.rint(largest() / self.step).sum() + np.abs(start).max() / self.step
+            of_trees = largest() / self.step
+            most = np.rint(of_trees).sum() + np.abs(start).max() / self.step
         if not most < NEVER_ABOVE:
             raise InputError(f"step {self.step:g} is too small: some sum is more than 2^31 of them")
+        rounded = np.abs(of_trees - np.rint(of_trees))
+        if rounded.max() > _MOST_ROUNDED * of_trees.max():
+            leaf = of_trees[np.argmax(rounded)]
+            raise InputError(
+                f"step {self.step:g} is too large: a leaf of {leaf * self.step:.4g} would count as "
+                f"{np.rint(leaf) * self.step:.4g}. Pass a step that is small beside leaves, such as 2**-20, and "
+                "thresholds in units of it"
+            )
 
     @abstractmethod
     def increments(self, forest: Forest) -> NDArray[np.int32]:
@@ -242,6 +255,7 @@ class ExitRule(SumRule):
         What one grid unit of the sum is worth.
     weights : float64 array of shape (n_policies,)
     lower, upper : int32 arrays of shape (n_policies, n_trees + 1)
+        Other numbers are rounded to those that stop the same rows, and infinite ones stop none.
     piece_offset, piece_edges, piece_sides : uint32, int32 and uint8 arrays
     shuffle : {"fixed", "row"}
         Whether all rows share the plan's order, or each draws its own.
@@ -274,6 +288,8 @@ class ExitRule(SumRule):
             raise InputError(
                 f'shuffle must be "fixed" or "row" and seed a whole number, got {self.shuffle!r}, {self.seed!r}'
             )
+        object.__setattr__(self, "lower", _whole_thresholds("lower", self.lower, np.floor))
+        object.__setattr__(self, "upper", _whole_thresholds("upper", self.upper, np.ceil))
         if self.weights.ndim != 1 or self.lower.ndim != 2 or self.lower.shape != self.upper.shape:
             raise InputError("weights, lower and upper do not fit together")
         if len(self.lower) != len(self.weights) or len(self.weights) == 0 or not (self.weights >= 0).all():
@@ -497,6 +513,7 @@ class LeaderRule(SumRule):
     step : float
     lead : int32 array of shape (n_rounds + 1,)
     need : int32 array of shape (n_rounds + 1, n_rounds + 1) or (0, 0)
+        Other numbers than whole ones are rounded up, and infinite ones stop no row.
     """
 
     lead: NDArray[np.int32]
@@ -507,6 +524,8 @@ class LeaderRule(SumRule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "lead", _whole_thresholds("lead", self.lead, np.ceil))
+        object.__setattr__(self, "need", _whole_thresholds("need", self.need, np.ceil))
         if self.need.size and self.kind != "votes":
             raise InputError("need is a number of votes, which a rule on scores does not count")
 
@@ -610,6 +629,19 @@ class _LeaderTally:
 def to_int32(values: NDArray[np.float64]) -> NDArray[np.int32]:
     """Return whole numbers as int32, those beyond its range as thresholds that are never crossed."""
     return values.clip(NEVER_BELOW, NEVER_ABOVE).astype(np.int32)
+
+
+def _whole_thresholds(
+    name: str, values: NDArray[Any], toward: Callable[[NDArray[Any]], NDArray[np.float64]]
+) -> NDArray[np.int32]:
+    """Return thresholds of whole sums as int32: cutting fractions off would stop other rows."""
+    given = np.asarray(values)
+    if given.dtype == np.int32:
+        return given
+    if given.dtype.kind not in "iuf" or np.isnan(given).any():
+        what = "NaN" if given.dtype.kind == "f" else f"{given.dtype} values"
+        raise InputError(f"{name} must hold numbers, got {what}; infinity stops no row")
+    return to_int32(toward(given.astype(np.float64)))
 
 
 def band_rule(step: float, lower: NDArray[np.float64], upper: NDArray[np.float64], **pieces: Any) -> SumRule:

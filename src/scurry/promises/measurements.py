@@ -335,8 +335,8 @@ class SizePoint:
         Share of rows with another label than the model's; of a regressor, with another value than promised.
     accuracy : float or None
         Share of rows answered right, where labels were given.
-    is_certified : bool
-        Whether it passed the test of the promise, and so did all candidates before it.
+    is_certified : bool or None
+        Whether it passed the test of the promise, and so did all candidates before it. None if nothing was promised.
     """
 
     node_share: float
@@ -346,7 +346,7 @@ class SizePoint:
     n_bytes: int
     changed: float
     accuracy: float | None = None
-    is_certified: bool = False
+    is_certified: bool | None = None
 
     @classmethod
     def from_json(cls, data: Any) -> SizePoint:
@@ -356,7 +356,7 @@ class SizePoint:
             raise FormatError("its certificate has a candidate that cannot be read")
         for name, value in data.items():
             wanted = bool if name == "is_certified" else int if str(cls.__annotations__[name]) == "int" else int | float
-            is_absent = value is None and name == "accuracy"
+            is_absent = value is None and name in ("accuracy", "is_certified")
             if not is_absent and (not isinstance(value, wanted) or (wanted is not bool and isinstance(value, bool))):
                 raise FormatError(f"its certificate has a candidate with a {name} of the wrong type, {value!r}")
         try:

@@ -488,7 +488,9 @@ def _draw_sizes(measured: SizeMeasurement, certificate: Certificate) -> Picture 
 
 def _tabulate_path(measured: SizeMeasurement) -> Table:
     has_labels = all(point.accuracy is not None for point in measured.path)
-    header = ["Candidate", "Nodes", "Trees", "Bytes", "Changed", *(["Accuracy"] if has_labels else []), "Certified"]
+    is_promised = all(point.is_certified is not None for point in measured.path)
+    more = [*(["Accuracy"] if has_labels else []), *(["Certified"] if is_promised else [])]
+    header = ["Candidate", "Nodes", "Trees", "Bytes", "Changed", *more]
     rows = [
         [
             _name(point.node_share, point.split_bits),
@@ -497,7 +499,7 @@ def _tabulate_path(measured: SizeMeasurement) -> Table:
             format_bytes(point.n_bytes),
             format_share(point.changed),
             *([format_share(point.accuracy)] if point.accuracy is not None and has_labels else []),
-            "yes" if point.is_certified else "no",
+            *(["yes" if point.is_certified else "no"] if is_promised else []),
         ]
         for point in measured.path
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -47,6 +49,7 @@ def compress(
     *,
     promise: Promise | str | None = None,
     max_bytes: int | None = None,
+    size_of: Callable[[Forest], int] | None = None,
     X_fit: Any = None,
     random_state: RandomState = None,
     progress: Progress | None = None,
@@ -73,6 +76,9 @@ def compress(
         The largest size of the file that ``save(path)`` of the result writes, plan and certificate included. Alone, it
         takes the first candidate that fits, and nothing is promised. With a promise, the first that fits and is
         certified.
+    size_of : callable, optional
+        What counts for `max_bytes` instead of the file: it takes a candidate's forest and returns a number of bytes.
+        ``size_of=scurry.export.flash_bytes`` counts the flash of a microcontroller.
     X_fit : array or DataFrame, optional
         Rows that weigh splits and refit leaves; no labels are needed. They should include the training rows, and must
         not be in `X_cal`. Without them, splits are weighed by the counts of training rows that the model knows, and
@@ -121,6 +127,10 @@ def compress(
     forest = read_forest(model, X_cal).as_sum("be compressed")
     check_random_state(random_state)
     limit = None if max_bytes is None else check_count("max_bytes", max_bytes)
+    if size_of is not None and not callable(size_of):
+        raise InputError(f"size_of must be a function that takes a forest, got {size_of!r}", argument="size_of")
+    if size_of is not None and limit is None:
+        raise InputError("size_of says what max_bytes counts; pass max_bytes too", argument="size_of")
     asked = _check_promise(forest, read_promise(promise, forest.classes), limit, y_cal)
     fit_rows = None if X_fit is None else as_rows(forest, X_fit)
     if fit_rows is not None and len(fit_rows) == 0:
@@ -134,7 +144,7 @@ def compress(
             n_rows_needed=asked.rows_needed(),
             argument="promise",
         )
-    search = _Search(trial, Compressor(forest, fit_rows), rows, len(as_rows(forest, X_cal)), limit)
+    search = _Search(trial, Compressor(forest, fit_rows), rows, len(as_rows(forest, X_cal)), limit, size_of)
     search.walk(check_progress(progress))
     return search.choose()
 
@@ -158,7 +168,7 @@ class _Candidate:
             n_bytes=self.n_bytes,
             changed=_share_changed(self.outcomes, promise),
             accuracy=right,
-            is_certified=self.is_certified,
+            is_certified=None if promise is None else self.is_certified,
         )
 
 
@@ -192,6 +202,8 @@ class _Search:
         Calibration rows that were passed.
     limit : int or None
         The largest size of the predictor's file.
+    size_of : callable or None
+        What counts instead of that file.
     candidates : list of _Candidate
         Those that `walk` has made.
     """
@@ -201,7 +213,9 @@ class _Search:
     rows: CheckedRows
     n_given: int
     limit: int | None
+    size_of: Callable[[Forest], int] | None = None
     candidates: list[_Candidate] = field(default_factory=list)
+    _sizes: dict[int, int] = field(default_factory=dict)  # by `size_of`, of each candidate
 
     def walk(self, progress: Progress | None) -> None:
         """Make candidates to the first whose file fits, or to the first that fails its test and a few more."""
@@ -234,6 +248,8 @@ class _Search:
         if self._fits(certified[-1]):
             return self._make_for(certified[-1], self.limit)
         promise, smallest = self.trial.promise, min(certified, key=self._size)
+        if self.size_of is not None and self._size(smallest) == sys.maxsize:
+            self.size_of(self.candidates[smallest].forest)  # says why
         # The limit is written in the certificate, so that the size of a file depends on it a little.
         least = self._size(smallest)
         while (size := self._size(smallest, least)) > least:
@@ -241,22 +257,40 @@ class _Search:
         least = size if self._size(smallest, size) <= size else least
         what = "the smallest candidate" if promise is None else f"the smallest that keeps {promise!r}"
         more = "" if promise is None else ", promise less, or pass more calibration rows"
+        if self.size_of is None:
+            what = f"the file of {what}"
+            shown = f" ({format_bytes(least)}), {self.candidates[smallest].n_bytes:,} of them for the forest"
+            larger = "Allow as many; the first candidate that fits is taken, so that more bytes may give better answers"
+        else:
+            shown, larger = "", "Allow as many"
         raise InfeasibleError(
-            f"max_bytes={self.limit:,} is too small: the file of {what} takes {least:,} bytes ({format_bytes(least)}), "
-            f"{self.candidates[smallest].n_bytes:,} of them for the forest. Allow as many{more}",
+            f"max_bytes={self.limit:,} is too small: {what} takes {least:,} bytes{shown}. {larger}{more}",
             float(least),
             argument="max_bytes",
         )
 
     def _fits(self, at: int) -> bool:
-        if self.limit is None or not self.candidates[at].is_certified or self.candidates[at].n_bytes > self.limit:
+        if self.limit is None or not self.candidates[at].is_certified:
+            return False
+        if self.size_of is None and self.candidates[at].n_bytes > self.limit:  # without the file being made
             return False
         return self._size(at) <= self.limit
 
     def _size(self, at: int, limit: int | None = None) -> int:
         """Return the bytes of the file of a candidate that is chosen for `limit`, by default that of the search."""
+        if self.size_of is not None:
+            return self._count_bytes(at, self.size_of)
         predictor = self._make_for(at, self.limit if limit is None else limit)
         return len(container_bytes("predictor", *predictor.to_file_parts()))
+
+    def _count_bytes(self, at: int, size_of: Callable[[Forest], int]) -> int:
+        """Return what `size_of` says of a candidate: the most there is if it says that the forest is too large."""
+        if at not in self._sizes:
+            try:
+                self._sizes[at] = int(size_of(self.candidates[at].forest))
+            except InputError:  # C has no layout for so many nodes, say
+                self._sizes[at] = sys.maxsize
+        return self._sizes[at]
 
     def _make_for(self, at: int, limit: int | None) -> Predictor:
         """Return a candidate as it would be chosen for a size, by which no smaller ones are made."""
@@ -288,7 +322,7 @@ class _Search:
             changed=_share_changed(outcomes, promise),
             accuracy=_share_right(outcomes, outcomes.answers),
             full_accuracy=_share_right(outcomes, outcomes.full),
-            path=tuple(candidate.point(promise) for candidate in path),
+            path=tuple(candidate.point(None if rows.warned else promise) for candidate in path),
             model=forest.digest,
         )
         if outcomes.y is not None and not forest.is_classifier:
@@ -299,6 +333,7 @@ class _Search:
         given = {"promise": promise, "max_bytes": limit}
         data = ["model", "X_cal", *(["y_cal"] if outcomes.y is not None else [])]
         data += [f"{name}={_as_code(value)}" for name, value in given.items() if value is not None]
+        data += ["size_of=size_of"] if self.size_of is not None else []
         data += ["X_fit=X_fit"] if fit_rows is not None else []
         certificate = Certificate(
             method="compress",

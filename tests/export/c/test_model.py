@@ -237,7 +237,7 @@ def test_a_budget_that_is_too_small_names_what_all_trees_need(tight, tmp_path):
     fast, _ = tight
     whole = min(option.sizes.flash_bytes for option in list_candidates(Predictor.full(fast.forest), "m", "auto", None))
     with pytest.raises(
-        InfeasibleError, match=rf"all trees without the plan need {whole:,} .*max_bytes counts bytes of a file"
+        InfeasibleError, match=rf"all trees without the plan need {whole:,} .*size_of=scurry.export.flash_bytes"
     ):
         to_c(fast, tmp_path, flash_budget=100)
 

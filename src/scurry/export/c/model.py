@@ -311,8 +311,9 @@ def choose(options: list[Candidate], flash_budget: int | None, way_out: str = ""
             least = min(option.sizes.flash_bytes for option in options)
             raise InfeasibleError(
                 f"the model needs {least:,} bytes of flash, the budget is {flash_budget:,}; {way_out}make the forest "
-                "smaller with scurry.compress, whose max_bytes counts bytes of a file, not of flash, or train fewer or "
-                "shallower trees" + ("" if len(options) > 1 else ', or leave the choice to layout="auto"'),
+                f"smaller with scurry.compress(…, max_bytes={flash_budget}, size_of=scurry.export.flash_bytes), or "
+                "train fewer or shallower trees"
+                + ("" if len(options) > 1 else ', or leave the choice to layout="auto"'),
                 achievable=float(least),
             )
         return max(fitting, key=lambda option: (*option.faith, *option.preference))
@@ -491,6 +492,41 @@ def to_c(
         )
         _write(export, pred, chosen, rows)
     return export
+
+
+def flash_bytes(pred: Any, *, layout: str = "auto", inputs: str = "float32") -> int:
+    """Return how many bytes of flash the C of a model takes, without writing it.
+
+    With ``scurry.compress(model, X_cal, max_bytes=…, size_of=scurry.export.flash_bytes)`` a model becomes small enough
+    for a microcontroller.
+
+    Parameters
+    ----------
+    pred, layout, inputs
+        See `to_c`. "auto" is the layout that `to_c` takes without rows to measure on.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> import scurry
+    >>> from functools import partial
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = RandomForestClassifier(15, random_state=0).fit(X[:300], y[:300])
+    >>> small = scurry.compress(
+    ...     model, X[300:], y[300:], max_bytes=1500, size_of=scurry.export.flash_bytes, X_fit=X[:300])
+    >>> scurry.export.flash_bytes(small) <= 1500 < scurry.export.flash_bytes(model)
+    True
+    """
+    check_choice("inputs", inputs, INPUTS)
+    if not isinstance(pred, Predictor):
+        pred = Predictor.full(read_forest(pred, None))
+    with np.errstate(under="ignore"):
+        return choose(list_candidates(_spell_out(pred), "model", layout, None, inputs), None).sizes.flash_bytes
 
 
 def _spell_out(pred: Predictor) -> Predictor:
