@@ -181,3 +181,22 @@ def float_of(value: Any) -> float:
 def is_number(value: Any) -> bool:
     """Return whether `value` is a real number, and not a bool."""
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+
+
+def read_column(name: str, given: Any, table: Any) -> Any:
+    """Return values by row: those given, or those of the column of a table that has the name given.
+
+    Examples
+    --------
+    >>> read_column("groups", [1, 1, 2], None)
+    [1, 1, 2]
+    """
+    if not isinstance(given, str):
+        return given
+    columns = list(getattr(table, "column_names", getattr(table, "columns", ())))
+    if given not in columns:
+        known = (
+            f"they have {', '.join(map(str, columns[:20]))}" if columns else "they are no frame; pass a value per row"
+        )
+        raise InputError(f"{name}={given!r} must be the name of a column of the rows: {known}", argument=name)
+    return table[given]

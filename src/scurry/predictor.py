@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import RandomState, check_count, check_flag, check_instance
+from scurry.checks import RandomState, check_count, check_flag, check_instance, read_column
 from scurry.costs import FeatureCosts
 from scurry.errors import FormatError, InputError, warn
 from scurry.forest import Forest, RowCall, as_rows, in_blocks, thread_count
@@ -281,6 +281,7 @@ class Predictor:
         -------
         array of shape (n_rows,)
         """
+        groups = read_column("groups", groups, X)
         if type(X) is not np.ndarray and groups is None:
             limits: dict[str, Any] = {"max_steps": max_steps, "time_us": time_us, "abort": abort}
             if (answers := in_blocks(X, lambda rows: self.predict(rows, n_threads, **limits))) is not None:
@@ -386,6 +387,7 @@ class Predictor:
         Run
         """
         work = self._work(X, n_threads, max_steps, time_us, abort)
+        groups = read_column("groups", groups, X)
         run = self._runner.run(*work) if groups is None else self._ranker.rank(work[0], groups, work[1])
         return replace(run, find_receipt=lambda row: self._write_receipt(work[0], run, row))
 
@@ -588,7 +590,7 @@ class Predictor:
             What to test, such as ``scurry.promises.Labels(0.01)`` or its text, ``"labels<=1%"``. By default what the
             predictor promises; needed for one that promises nothing, such as one with a rule of your own. Choose it,
             and the rule, before you look at these rows: the verdict is about rows that had no part in either.
-        groups : array of shape (n_rows,), optional
+        groups : str or array of shape (n_rows,), optional
             The query of each row for the promise `TopK`; the group of each row for a promise about groups, of which one
             row each is drawn.
         model : estimator, booster, path or Forest, optional
@@ -609,6 +611,7 @@ class Predictor:
         from scurry.promises import read_promise
         from scurry.runners.comparison import audit, check_auditable, plan_in_full
 
+        groups = read_column("groups", groups, X)
         asked = check_auditable(self.forest, self.plan, read_promise(promise, self.classes), y, groups, model)
         if model is None:
             full = Predictor(self.forest, plan_in_full(self.forest, self.plan, asked))

@@ -2,13 +2,14 @@
 
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from scurry import Forest, load
-from scurry.errors import FormatError, InputError
+from scurry.errors import FormatError, InputError, ScurryWarning
 from scurry.forest.structure import ARRAYS
 from support.strategies import complete_forest, forests
 
@@ -158,3 +159,13 @@ def test_replaced_fields():
     assert forest.replace().digest == forest.digest != other.digest
     with pytest.raises(TypeError, match="unexpected keyword"):
         forest.replace(colour="red")
+
+
+def test_counts_of_rows_are_no_shares():
+    stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1]}
+    with pytest.warns(ScurryWarning, match="the values of a leaf add up to 12, .* divide those of each node"):
+        Forest.from_trees([stump | {"value": [[8, 6], [2, 0], [6, 6]]}])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Forest.from_trees([stump | {"value": [[8, 6], [1, 0], [0.5, 0.5]]}])
+        Forest.from_trees([stump | {"value": [[8, 6], [2, 0], [6, 6]]}], aggregation="vote")

@@ -128,7 +128,8 @@ def test_lists_may_mix_texts_and_numbers(forest):
     ("X", "message"),
     [
         (np.zeros((2, 4)), "X has 4 columns, the model was trained on 3 features"),
-        (np.zeros(5), r"X must have 2 dimensions \(rows, 3 features\), got shape \(5,\)"),
+        (np.zeros(5), "X has 5 columns, the model was trained on 3 features"),
+        (np.zeros(0), r"X must have 2 dimensions \(rows, 3 features\), got shape \(0,\)"),
         (np.zeros((2, 3, 1)), "2 dimensions"),
         ([[1, 2, 3], [1, 2]], "rows of one length"),
         (np.zeros((2, 3), complex), "dtype complex128"),

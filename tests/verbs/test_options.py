@@ -7,6 +7,8 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.ensemble import (
     RandomForestClassifier,
@@ -163,6 +165,37 @@ def test_what_several_classes_cannot_have(three_classes, arguments, message):
     model, X = three_classes
     with pytest.raises(InputError, match=message):
         scurry.early_exit(model, X[:500], **arguments)
+
+
+@pytest.mark.parametrize("method", ["auto", "qwyc", "sentinels"])
+def test_orders_by_row_are_for_votes(boosted, method):
+    X, _ = two_classes(400, 3)
+    with pytest.raises(InputError, match=r'shuffle="row" is for methods on votes \(minimax, .*got method='):
+        scurry.early_exit(boosted, X, method=method, shuffle="row")
+
+
+def test_a_promise_in_the_place_of_labels(boosted):
+    X, _ = two_classes(400, 3)
+    with pytest.raises(InputError, match=r"y_cal must hold labels or targets, got Labels\(.*; pass promise=Labels"):
+        scurry.early_exit(boosted, X, scurry.promises.Labels(0.01))
+
+
+def test_groups_may_be_a_column(boosted):
+    """Of pandas, polars and Arrow; other names are refused."""
+    X, _ = two_classes(3000, 3)
+    groups = np.arange(len(X)) // 2
+    names = [f"x{i}" for i in range(X.shape[1])]
+    forest = scurry.from_model(boosted).replace(feature_names=names)
+    frame = pd.DataFrame(X, columns=names).assign(patient=groups)
+    asked = {"max_disagreement": 0.05, "random_state": 0}
+    wanted = scurry.early_exit(forest, X, groups=groups, **asked).certificate
+    for table in (frame, pl.from_pandas(frame), pa.Table.from_pandas(frame)):
+        found = scurry.early_exit(forest, table, groups="patient", **asked).certificate
+        assert (found.n_rows, found.n_broken, found.unit) == (wanted.n_rows, wanted.n_broken, "group")
+    with pytest.raises(InputError, match="groups='ward' must be the name of a column of the rows: they have x0, "):
+        scurry.early_exit(forest, frame, groups="ward", **asked)
+    with pytest.raises(InputError, match="they are no frame; pass a value per row"):
+        scurry.early_exit(forest, X, groups="ward", **asked)
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.0, 0.3])

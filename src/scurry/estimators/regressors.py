@@ -15,7 +15,7 @@ from sklearn.base import RegressorMixin, is_classifier
 from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
 from sklearn.utils.validation import validate_data
 
-from scurry.checks import check_number, check_numbers
+from scurry.checks import check_number, check_numbers, read_column
 from scurry.errors import InfeasibleError, InputError
 from scurry.estimators.base import BudgetedEstimator, Train, split
 from scurry.forest import Forest, count_rows
@@ -239,8 +239,8 @@ class EarlyExitRanker(BudgetedEstimator):
             Relevances. Not needed if the estimator is fitted.
         group : array of shape (n_queries,), optional
             Numbers of rows of the queries, whose rows lie together, as LightGBM and XGBoost take them.
-        groups : array of shape (n_rows,), optional
-            The query of each row, a number or text. Pass this or `group`.
+        groups : str or array of shape (n_rows,), optional
+            The query of each row, a number or text, or the column of `X` that names it. Pass this or `group`.
         **fit_params
             Passed to the estimator's `fit`; those with one value per row are split like the rows. Ignored if the
             estimator is fitted.
@@ -250,7 +250,7 @@ class EarlyExitRanker(BudgetedEstimator):
         self
         """
         n_rows = count_rows(X) if hasattr(X, "__len__") else 0
-        self._queries = self._calibrating = _read_queries(n_rows, group, groups)
+        self._queries = self._calibrating = _read_queries(n_rows, group, read_column("groups", groups, X))
         return super().fit(X, y, **fit_params)
 
     def predict(self, X: Any, groups: Any = None, **budget: Any) -> NDArray[Any]:
@@ -283,7 +283,7 @@ class EarlyExitRanker(BudgetedEstimator):
         Run
         """
         predictor, _ = self._check_budget(budget)
-        rows = self._prepare_rows(X)
+        rows, groups = self._prepare_rows(X), read_column("groups", groups, X)
         if not predictor.plan.ranks_groups:  # all trees are evaluated, whichever query a row is of
             return predictor.run(rows, self.n_threads)
         if groups is None:

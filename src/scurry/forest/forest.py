@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from scurry import _core
 from scurry.checks import check_flag, check_instance, float_of
-from scurry.errors import InputError
+from scurry.errors import InputError, warn
 from scurry.forest.combinations import Combinations
 from scurry.forest.files.lowered import pack_lowered
 from scurry.forest.files.packed import Packed, StoredForest, average_leaves
@@ -38,6 +38,7 @@ from scurry.forest.trees import MAX_LEAVES, cut_trees, join_trees
 from scurry.forest.wrappers import Wrapper
 
 # What a leaf holds in arrays that only splits read.
+_SHARES_MISS = 1e-3  # from 1, by how much shares may add up to something else
 _AT_LEAVES = {"feature": -1, "threshold": 0.0, "default_left": False, "missing": 0, "category_set": -1}
 
 
@@ -287,7 +288,7 @@ class Forest(StoredForest):
         trees : sequence of mappings
             Each with ``feature``, ``threshold``, ``left``, ``right`` (indices inside the tree, -1 at leaves),
             ``value`` of shape (n_nodes, n_classes) and optionally ``cover``; other keys are ignored. A node's children
-            come after it.
+            come after it. With ``aggregation="mean"`` the values of a classifier are shares, which add up to 1.
         classes : array, optional
             Labels; by default 0, 1, … where ``value`` has several columns, and a regressor where it has one.
         n_features : int, optional
@@ -301,6 +302,14 @@ class Forest(StoredForest):
         """
         joined, used = join_trees(trees)
         n_columns = joined["value"].shape[1]
+        if aggregation == "mean" and n_columns > 1:
+            totals = joined["value"][joined["left"] < 0].sum(axis=1)
+            if (np.abs(totals - 1) > _SHARES_MISS).any():
+                worst = totals[np.argmax(np.abs(totals - 1))]
+                warn(
+                    f"the values of a leaf add up to {worst:g}, and probabilities are means of values: if they are "
+                    "counts of rows, divide those of each node by their sum"
+                )
         return cls(
             **joined,
             n_features=used if n_features is None else n_features,

@@ -287,6 +287,8 @@ def _from_array(forest: ForestFields, X: Any) -> NDArray[Any]:
         raise InputError(f"X must be a table with rows of one length: {error}") from error
     if array.ndim == 1 and array.size == forest.n_given:
         array = array.reshape(1, -1)
+    if array.ndim == 1 and array.size and array.dtype.kind in "fiub":
+        raise InputError(describe_width(array.size, forest.n_given, forest.feature_names))
     if array.ndim != 2:
         raise InputError(
             f"X must have 2 dimensions (rows, {forest.n_given} features), got shape {array.shape}; "

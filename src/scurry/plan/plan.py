@@ -188,7 +188,8 @@ class SumRule(StopRule):
         if not most < NEVER_ABOVE:
             raise InputError(f"step {self.step:g} is too small: some sum is more than 2^31 of them")
         rounded = np.abs(of_trees - np.rint(of_trees))
-        if rounded.max() > _MOST_ROUNDED * of_trees.max():
+        is_normal = self.step > np.finfo(np.float64).tiny  # of smaller scores nothing else is left
+        if is_normal and rounded.max() > _MOST_ROUNDED * of_trees.max():
             leaf = of_trees[np.argmax(rounded)]
             raise InputError(
                 f"step {self.step:g} is too large: a leaf of {leaf * self.step:.4g} would count as "

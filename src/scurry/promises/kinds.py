@@ -615,10 +615,16 @@ class Values(Promise):
             max_error = float(error)
         except ValueError as cause:
             raise InputError(
-                f"promise must be written like {cls.EXAMPLE!r}, with an error such as 0.02; got {text!r}",
+                f"promise must be written like {cls.EXAMPLE!r}, with an error such as 0.02 or 12000; got {text!r}",
                 argument="promise",
             ) from cause
         of = kinds[what.strip()]
+        if kept and not 0 < read_rate(kept) < 1:
+            meant = f"{kept}%" if 1 < read_rate(kept) < 100 else "95%"
+            raise InputError(
+                f"promise must give the share of rows as a rate below 1, got 'for {kept}'. Did you mean 'for {meant}'?",
+                argument="promise",
+            )
         # Rounded, because 1 - 0.95 is no 0.05.
         return cls(max_error, round(1.0 - read_rate(kept), 12), of=of) if kept else cls(max_error, of=of)
 

@@ -17,6 +17,9 @@ from scurry.costs import ErrorCosts
 from scurry.errors import InputError, UnsupportedModelError
 from scurry.forest import Forest, as_rows
 
+# What to do where training rows cannot be counted, of scurry.prune and of scurry.pruning.exact_path.
+_OTHER_ERRORS = 'pass labels and errors="validation" to scurry.prune, or node_errors and n_error to exact_path'
+
 
 def adds_scores(forest: Forest) -> bool:
     """Return whether nodes have scores instead of class shares: regressors and boosted models."""
@@ -139,11 +142,11 @@ def training_errors(forest: Forest, weights: ErrorCosts | None = None) -> tuple[
     if unknown.any():
         raise InputError(
             f"the forest does not say how many training rows reached node {int(np.argmax(unknown))} (cover is NaN); "
-            'pass labels and errors="validation"'
+            f"{_OTHER_ERRORS}"
         )
     total = forest.value.sum(axis=1)
     if (forest.value < 0).any() or (total <= 0).any():
-        raise UnsupportedModelError('the nodes\' values are not class shares; pass labels and errors="validation"')
+        raise UnsupportedModelError(f"the nodes' values are not class shares; {_OTHER_ERRORS}")
     return weigh_counts(forest, forest.cover[:, None] * (forest.value / total[:, None]), weights)
 
 

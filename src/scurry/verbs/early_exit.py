@@ -85,24 +85,25 @@ def early_exit(
     y_fit : array of shape (n_fit_rows,), optional
         Labels of `X_fit`. Like those of `y_cal` they order the trees of ``method="fan"``; for `Accuracy` with costs of
         errors, they say how much to bet on each calibration row, which proves more with as many rows.
-    groups : array of shape (n_rows,), optional
-        The group that each row of `X_cal` belongs to, such as the patient, where rows of a group are no independent
-        draws. A group is not divided, one row of each certifies, and the promise is about a row of a new group. For
-        the promise `TopK`, the query of each row: all rows of a query run together.
+    groups : str or array of shape (n_rows,), optional
+        The group of each row of `X_cal`, such as the patient, or the name of a column of a frame `X_cal`: where rows of
+        a group are no independent draws. A group is not divided, one row of each certifies, and the promise is about a
+        row of a new group. For the promise `TopK`, the query of each row: all rows of a query run together.
     by : str or array of shape (n_rows,), optional
         The subgroup of each row of `X_cal`, such as the region, or the name of a column of a frame `X_cal`. The promise
         then holds in every subgroup at once. For promises about labels that change.
     promise : Promise or str, optional
         What may change, and how surely: one of the kinds in `scurry.promises`, or its text, such as
-        ``"recall(yes)<=1%"`` (see `scurry.promises.Promise.parse`). The next argument and `confidence` are the short
-        form of ``scurry.promises.Labels(0.005, confidence=0.95)``; pass one or the other.
+        ``"recall(yes)<=1%"`` (see `scurry.promises.Promise.parse`), which has the confidence `confidence`. The next
+        argument and `confidence` are the short form of ``scurry.promises.Labels(0.005, confidence=0.95)``; pass one or
+        the other.
     max_disagreement : float in [0, 1), default 0.001
         The largest share of rows whose label may change: 0.001 is one in a thousand.
     method : {"auto", "minimax", "minimean", "minimixed", "schwing", "qwyc", "fan", "sentinels"}
-        "qwyc" and "fan" put thresholds on the running score. "sentinels" is for boosted trees with two classes: rows
-        stop after one of a few numbers of trees, by an estimate of the full score that was fitted for that number. The
-        estimates can more than double the size of the file.
-        The others stop a majority vote of the trees, and promise
+        "qwyc" and "fan" put thresholds on the running score. "sentinels" stops rows after one of a few numbers of
+        trees, by an estimate of the full score that was fitted for that number. It is for boosted trees with two
+        classes, for values and for rankers. The estimates can more than double the size of the file. The others stop a
+        majority vote of the trees, and promise
         agreement with the full vote; the summary says how often that is the model's own label. "auto" takes the method
         that saves most on a part of the fitting rows that no method was fitted to, with a promise about the model's own
         labels; if it saves less on the rows that certify, the next best is certified too.

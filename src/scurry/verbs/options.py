@@ -25,6 +25,7 @@ from scurry.checks import (
     check_numbers,
     check_rate,
     draw_seed,
+    read_column,
 )
 from scurry.errors import InputError, warn
 from scurry.forest import Forest, Thresholded, as_member, as_rows
@@ -39,7 +40,7 @@ from scurry.stopping.guarantee import (
     split_rows,
 )
 from scurry.stopping.scores.rule import PRESETS, check_costs
-from scurry.verbs.training_rows import describe_training, find_copies
+from scurry.verbs.training_rows import describe_training, describe_unrelated, find_copies
 
 
 class Parts(NamedTuple):
@@ -161,11 +162,8 @@ def check_rows(
 
 def read_parts(by: Any, X_cal: Any, n_rows: int) -> Parts:
     """Return the subgroups of calibration rows: one value for each row, or the name of a column of `X_cal`."""
-    columns = list(getattr(X_cal, "column_names", getattr(X_cal, "columns", ())))
-    if isinstance(by, str) and by not in columns:
-        known = f"it has {', '.join(map(str, columns[:20]))}" if columns else "it is no frame; pass one value per row"
-        raise InputError(f"by={by!r} must be the name of a column of X_cal: {known}", argument="by")
-    given, prefix = (X_cal[by], f"{by}=") if isinstance(by, str) else (by, "")
+    prefix = f"{by}=" if isinstance(by, str) else ""
+    given = read_column("by", by, X_cal)
     values, codes = _number_values("by", given, n_rows, "give rows without a subgroup a value of their own")
     return Parts(tuple(f"{prefix}{value}" for value in values.tolist()), codes)
 
@@ -257,6 +255,11 @@ class ExitOptions:
         if self.confidence is not None:
             check_confidence(self.confidence)
         check_choice("shuffle", self.shuffle, ("fixed", "row"))
+        if self.shuffle == "row" and self.method not in VOTE_METHODS:
+            raise InputError(
+                f'shuffle="row" is for methods on votes ({", ".join(VOTE_METHODS)}), got method={self.method!r}',
+                argument="shuffle",
+            )
         if self.keep_scores not in (None, "positive"):
             raise InputError(
                 f'keep_scores must be None or "positive", got {self.keep_scores!r}', argument="keep_scores"
@@ -436,6 +439,9 @@ class Calibration:
         if sample.n_rows == 0 and (asked.rows_needed() or isinstance(asked, Labels)):
             raise InputError("X_cal has no rows; pass rows like those to be predicted, labels are not needed")
         y = _check_truth(forest, "cal", y_cal, sample.n_rows)
+        if y is not None:
+            _warn_of_other_order(forest, X_cal, y_cal, sample, y)
+        groups = read_column("groups", groups, X_cal)
         fit_rows = None if X_fit is None else as_rows(forest, X_fit)
         if y_fit is not None and fit_rows is None:
             raise InputError(
@@ -564,7 +570,10 @@ def _check_truth(forest: Forest, which: str, y: Any, n_rows: int) -> NDArray[Any
     """Return known labels or targets; they must suit the model, also where no method reads them."""
     if y is None:
         return None
-    truth, name = np.asarray(y), f"y_{which}"
+    name = f"y_{which}"
+    if isinstance(y, Promise | str):
+        raise InputError(f"{name} must hold labels or targets, got {y!r}; pass promise={y!r}", argument=name)
+    truth = np.asarray(y)
     if truth.shape != (n_rows,):
         raise InputError(f"{name} has shape {truth.shape}, X_{which} has {n_rows} rows", argument=name)
     if forest.is_classifier:
@@ -574,6 +583,20 @@ def _check_truth(forest: Forest, which: str, y: Any, n_rows: int) -> NDArray[Any
     if not np.isfinite(truth).all():
         raise InputError(f"{name} has missing or infinite values; leave out these rows, or {name}", argument=name)
     return truth
+
+
+def _warn_of_other_order(forest: Forest, X: Any, y: Any, sample: Sample, truth: NDArray[Any]) -> None:
+    """Warn if labels do not seem to be those of the rows beside them."""
+    of_rows: Any = getattr(X, "index", None)
+    of_labels: Any = getattr(y, "index", None)
+    is_ordered = not all(hasattr(one, "equals") for one in (of_rows, of_labels)) or of_rows.equals(of_labels)
+    if not is_ordered and of_rows.sort_values().equals(of_labels.sort_values()):
+        warn(
+            "X_cal and y_cal have the same index in another order, and rows are paired by their places; pass "
+            "y_cal.loc[X_cal.index] if they belong together by index"
+        )
+    elif sample.n_rows == sample.max_gathered and (said := describe_unrelated(forest, sample.gather(), truth)):
+        warn(said)
 
 
 def check_classifier(forest: Forest, asked: Promise | None = None) -> None:

@@ -305,3 +305,18 @@ def test_probes_repeat_and_can_be_finite(anyt, cancer):
     first, second = (make_probes(anyt.forest, 50, rows=holes, special=False, seed=3) for _ in range(2))
     np.testing.assert_array_equal(first, second)
     assert np.isfinite(first).all()
+
+
+def test_it_is_said_if_no_layout_agrees_enough(tmp_path):
+    """Rows whose best two classes are about equal change when leaves are rounded, and integers have no float layout."""
+    stump = {"feature": [0, -1, -1], "threshold": [0.5, 0, 0], "left": [1, -1, -1], "right": [2, -1, -1]}
+    trees = [
+        stump | {"value": [[0.3, 0.4, 0.3], [share, 0.4, 0.6 - share], [0.0, 0.0, 1.0]]} for share in (0.3, 0.4, 0.5)
+    ]
+    X = np.arange(10.0, dtype=np.float32)[:, None] - 5
+    with pytest.warns(
+        UserWarning, match=r"no layout agrees with the source on 99.900 % of X_cal; the best, '.*', does on"
+    ):
+        export = to_c(scurry.Forest.from_trees(trees), tmp_path, X_cal=X, inputs="int16")
+    assert max(option.least_agreement for option in export.candidates) < MIN_AGREEMENT
+    assert f"{export.sizes.max_cycles:,} cycles on a Cortex-M4" in str(export)

@@ -209,7 +209,7 @@ class TestMisuse:
 
     def test_options_that_do_not_fit(self, model):
         self.fails(model, "method must be", "method", promise=RARE, method="minimax")
-        self.fails(model, "shuffle must be", "shuffle", promise=RARE, shuffle="row")
+        self.fails(model, 'shuffle="row" is for methods on votes', "shuffle", promise=RARE, shuffle="row")
         self.fails(model, "not both", "promise", promise=RARE, max_disagreement=0.2)
         self.fails(model, "by has shape", "by", promise=RARE, by=[1, 2])
         self.fails(model, "by has missing values", "by", promise=RARE, by=np.full(1500, np.nan))

@@ -388,6 +388,9 @@ class Export:
             lines.append("(its certificate is the source's, and does not cover rounding)")
         if self.max_error is not None:
             lines.append(f"on X_cal, values differ by at most {self.max_error:.3g} from the source's")
+        sizes = self.sizes
+        m0 = "" if sizes.max_cycles_m0 is None else f" ({sizes.max_cycles_m0:,} on a Cortex-M0)"
+        lines.append(f"slowest row: {sizes.max_tests:,} node tests, {sizes.max_cycles:,} cycles on a Cortex-M4{m0}")
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -442,8 +445,8 @@ def to_c(
     Warns
     -----
     ScurryWarning
-        If the layout breaks the source's promise on `X_cal`, if `flash_budget` leaves only layouts that answer less
-        than 99.9 % of it as the source does, or if the source promises something and there is no `X_cal`.
+        If the layout breaks the source's promise on `X_cal`, if there are only layouts, within `flash_budget`, that
+        answer less than 99.9 % of it as the source does, or if the source promises something and there is no `X_cal`.
 
     Examples
     --------
@@ -575,10 +578,16 @@ def _find_fault(pred: Predictor, chosen: Candidate, options: list[Candidate], fl
             f"the C in layout {chosen.layout.name!r} breaks the promise on X_cal. {chosen.kept.describe()} "
             f"What helps: {way_out}"
         )
-    if flash_budget is None or chosen.least_agreement >= MIN_AGREEMENT:
-        return None
+    if chosen.least_agreement >= MIN_AGREEMENT or (flash_budget is None and len(options) == 1):
+        return None  # or the layout was named
+    if flash_budget is None:
+        return (
+            f"no layout agrees with the source on {in_percent(MIN_AGREEMENT)} of X_cal; the best, "
+            f"{chosen.layout.name!r}, does on {in_percent(chosen.least_agreement)} at its worst step. Check that these "
+            "answers are good enough; rows whose best two classes are about equal change most"
+        )
     better = [option for option in options if option.least_agreement > chosen.least_agreement]
-    way_out = "compress the model (scurry.compress), or check that these answers are good enough"
+    way_out = "make the model smaller (scurry.compress), or check that these answers are good enough"
     if better:
         best = max(better, key=lambda option: (option.least_agreement, -option.sizes.flash_bytes))
         way_out = (

@@ -333,7 +333,10 @@ def _list_members(data: memoryview) -> dict[str, tuple[int, int, int]]:
     """Return where each member of a zip archive begins, the bytes of its content and their checksum, by its name."""
     at = len(data) - _END.size
     if at < 0 or bytes(data[at : at + 4]) != b"PK\x05\x06":
-        raise FormatError("it does not end as a .scurry file does: it is cut off, or something else")
+        raise FormatError(
+            "it does not end as a .scurry file does: it is cut off, or something else. Models of other libraries are "
+            "read by scurry.from_model(path)"
+        )
     _, n_members, size, start, n_comment = _END.unpack_from(data, at)
     if at >= _LOCATOR.size and bytes(data[at - _LOCATOR.size : at - _LOCATOR.size + 4]) == b"PK\x06\x07":
         (at,) = _LOCATOR.unpack_from(data, at - _LOCATOR.size)

@@ -288,10 +288,10 @@ def _infeasible(
         f"{group.name}: at most {format_percent(group.max_rate)} cannot be certified with confidence "
         f"{calibration.promise.confidence} on the {group.n_rows:,} {unit}s of this kind that test the promise"
     )
+    allow = f", or allow {group.argument} {least:g} or more" if least < 1 else ""
     if more[worst] == 0:
         return InfeasibleError(
-            f"{asked}: even the most cautious rule changes {counts[worst]:,} of them. Allow {group.argument} {least:g} "
-            "or more, or pass more rows",
+            f"{asked}: even the most cautious rule changes {counts[worst]:,} of them. Pass more rows{allow}",
             least,
             argument="promise",
         )
@@ -301,8 +301,7 @@ def _infeasible(
     which = " and chosen by the model's label, not by their true class" if by_label else ""
     what = "calibration groups" if unit == "group" else "calibration rows"
     return InfeasibleError(
-        f"{asked}. Add at least {needed:,} more {what} of this kind, drawn like new ones{which}, or allow "
-        f"{group.argument} {least:g} or more",
+        f"{asked}. Add at least {needed:,} more {what} of this kind, drawn like new ones{which}{allow}",
         least,
         n_rows_needed=factor * (group.n_rows + more[worst]),
         argument="promise",
