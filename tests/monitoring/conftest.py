@@ -18,6 +18,12 @@ def fast(model):
 
 
 @pytest.fixture(scope="session")
+def accurate(model):
+    """Keep a promise that is tested by labels."""
+    return scurry.early_exit(model, *two_classes(5000, 1), promise=scurry.promises.Accuracy(0.03), random_state=0)
+
+
+@pytest.fixture(scope="session")
 def rows():
     return two_classes(4000, 2)[0]
 

@@ -146,3 +146,15 @@ def test_alarms_come_soon_and_false_ones_rarely():
     assert np.median([first_alarm(0.01) for _ in range(60)]) <= 3000
     assert np.median([first_alarm(0.02) for _ in range(60)]) <= 500
     assert sum(first_alarm(0.005) < 10**9 for _ in range(100)) <= 11
+
+
+@pytest.mark.parametrize(("rate", "delay"), [(0.02, 1000), (0.04, 160), (0.10, 30)])
+def test_delays_of_recall_are_those_of_the_documentation(rate, delay):
+    """The promise is 1 %, and its other part, which is kept, has half of the stake."""
+    part, rng, found = Part("rows", (0.0, 1.0), 0.01), np.random.default_rng(0), []
+    for _ in range(300):
+        lost = np.cumsum(rng.random(6 * delay) < rate)
+        counts = np.stack([np.arange(1, len(lost) + 1) - lost, lost], axis=1)
+        raised = log_e_value(part, counts) >= math.log(2 * 20)
+        found.append(int(raised.argmax()) + 1 if raised.any() else len(lost))
+    assert np.median(found) == pytest.approx(delay, rel=0.2)

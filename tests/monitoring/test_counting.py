@@ -49,13 +49,13 @@ def test_the_short_way_to_count_is_the_long_one(fast, rows, monkeypatch):
 
 
 class TestLabels:
-    def start(self, fast, rows):
-        watch = scurry.watch(fast, share=0.2, random_state=0)
+    def start(self, accurate, rows):
+        watch = scurry.watch(accurate, share=0.2, random_state=0)
         watch.predict(rows[:500], ids=np.arange(500))
         return watch
 
-    def test_unknown_ids_are_refused_and_nothing_is_learned(self, fast, rows):
-        watch = self.start(fast, rows)
+    def test_unknown_ids_are_refused_and_nothing_is_learned(self, accurate, rows):
+        watch = self.start(accurate, rows)
         before = watch.awaited_ids
         with pytest.raises(InputError, match="1 of 2 ids were never predicted, such as 777"):
             watch.learn_labels([before[0], 777], [0, 1])
@@ -68,8 +68,8 @@ class TestLabels:
         assert watch.awaited_ids == before
         assert watch.learn_labels(before, np.zeros(len(before), int)) == len(before)
 
-    def test_ids_name_rows_once(self, fast, rows):
-        watch = self.start(fast, rows)
+    def test_ids_name_rows_once(self, accurate, rows):
+        watch = self.start(accurate, rows)
         state = watch.state
         with pytest.raises(InputError, match="is not new"):
             watch.predict(rows[:1], ids=watch.awaited_ids[:1])
@@ -79,14 +79,21 @@ class TestLabels:
             watch.predict(rows[:2], ids=[None, "a"])
         assert watch.state == state
 
-    def test_after_a_restart_old_ids_are_not_known_to_be_wrong(self, fast, rows, tmp_path):
-        watch = self.start(fast, rows)
+    def test_after_a_restart_old_ids_are_not_known_to_be_wrong(self, accurate, rows, tmp_path):
+        watch = self.start(accurate, rows)
         watch.save(tmp_path / "w.scurry-watch")
-        again = scurry.Watch.load(tmp_path / "w.scurry-watch", fast)
+        again = scurry.Watch.load(tmp_path / "w.scurry-watch", accurate)
         assert again.awaited_ids == watch.awaited_ids
         with pytest.warns(ScurryWarning, match="none of these labels was awaited"):
             again.learn_labels([10**6], [0])
         assert again.learn_labels(np.arange(500), np.zeros(500, int)) == len(watch.awaited_ids)
+
+    def test_nobody_waits_for_labels_that_do_not_matter(self, fast, rows):
+        watch = scurry.watch(fast, share=1.0, random_state=0)
+        watch.predict(rows[:500], ids=np.arange(500))
+        assert (watch.awaited_ids, watch.state.n_waiting) == ([], 0)
+        assert watch.learn_labels(np.arange(500), np.zeros(500, int)) == 0
+        assert "labels awaited" not in watch.state.describe()
 
 
 def make_record(fast):

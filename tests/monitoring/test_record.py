@@ -64,13 +64,13 @@ class TestFiles:
         with pytest.raises(MissingFileError):
             scurry.Watch.load(tmp_path / "none", fast)
 
-    def test_hostile_files_are_refused_before_anything_large_is_made(self, fast, rows):
-        watch = scurry.watch(fast, share=0.1, random_state=0)
+    def test_hostile_files_are_refused_before_anything_large_is_made(self, accurate, rows):
+        watch = scurry.watch(accurate, share=0.1, random_state=0)
         watch.predict(rows, ids=np.arange(len(rows)))
         watch.learn_labels(watch.awaited_ids[:9], np.zeros(9, int))
         header, arrays = watch._record.to_parts()
         sound = container_bytes(KIND, header, arrays)
-        assert scurry.Watch.from_bytes(sound, fast).state == watch.state
+        assert scurry.Watch.from_bytes(sound, accurate).state == watch.state
         for name, value in (
             ("n_trees", 10**13),
             ("n_trees", -1),

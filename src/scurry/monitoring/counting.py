@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -160,6 +161,10 @@ class Counting:
         self._remembered: set[Any] = set()
         # Whether every id that was ever predicted is remembered or waits: else an unknown one may be an old one.
         self._remembers_all = record.n_rows == 0
+        if record.counts_lag:
+            waiting = list(record.waiting.values())
+            self._count_known(*self._read_waiting([(row, row.full) for row in waiting]))
+            record.counts_lag = False
 
     def check_names(self, rows: NDArray[Any], ids: Any, groups: Any) -> None:
         """Raise an error unless `ids` and `groups` name rows as the promise needs it."""
@@ -188,7 +193,8 @@ class Counting:
         """Draw shadow rows of a batch that was answered; return whether there are enough to be evaluated."""
         unit_of = None if groups is None else _find_units(groups)
         n_units = len(rows) if unit_of is None else int(unit_of.max(initial=-1)) + 1
-        names = None if ids is None else self._remember(_list_ids(ids))
+        # Where labels do not matter, nobody waits for them.
+        names = self._remember(_list_ids(ids)) if self.record.setup.promise.NEEDS_LABELS else None
         start = self.record.next_number
         self.record.next_number = stop = start + n_units
         self.record.n_rows += len(rows)
@@ -220,6 +226,8 @@ class Counting:
             raise InputError(f"y has {len(codes):,} labels, ids has {len(names):,}", argument="y")
         if len(set(names)) < len(names):
             raise InputError("ids names a row twice; pass one label for each", argument="ids")
+        if not self.record.setup.promise.NEEDS_LABELS:
+            return 0
         waiting = self.record.waiting
         unknown = [name for name in names if name not in waiting and name not in self._remembered]
         if unknown and self._remembers_all:
@@ -228,7 +236,8 @@ class Counting:
                 "that were passed to predict(X, ids=…). Nothing was learned",
                 argument="ids",
             )
-        found = [(waiting.pop(name), int(code)) for name, code in zip(names, codes, strict=True) if name in waiting]
+        known = zip(names, codes.tolist(), strict=True)
+        found = [(self.record.learn(name), code) for name, code in known if name in waiting]
         if found:
             self._count_labels(found)
         elif unknown:
@@ -258,7 +267,9 @@ class Counting:
         # From here on nothing fails, so that rows are counted once or, if the model cannot answer them, not at all.
         self.pending.clear()
         self._answers = []
-        if not promise.NEEDS_LABELS:
+        if promise.NEEDS_LABELS:
+            self._count_known(outcomes, numbers)
+        else:
             self._count(outcomes, numbers, changed)
         n_shadow, n_changed = len(numbers), int(np.count_nonzero(changed))
         if self._by_query:
@@ -296,7 +307,7 @@ class Counting:
                 for at, number in enumerate(numbers.tolist()):
                     if number in self._ids:
                         name = self._ids.pop(number)
-                        record.waiting[name] = Waiting(number, int(ours[at]), int(codes[at]), origin)
+                        record.wait_for(name, Waiting(number, int(ours[at]), int(codes[at]), origin))
                 self._drawn_ids = set(self._ids.values())
         if setup.max_kept:
             origins, labels = np.full(len(rows), record.origin, np.uint64), np.full(len(rows), UNKNOWN, np.int32)
@@ -345,21 +356,32 @@ class Counting:
             self._evidence.touch(epoch)
             start = end
 
+    def _count_known(self, outcomes: Outcomes, numbers: NDArray[np.int64]) -> None:
+        """Count rows whose true label does not matter.
+
+        They count whether it ever comes or not: else a promise about them would be tested on rows of somebody's choice.
+        """
+        is_known = ~self.record.setup.promise.find_label_bound(outcomes)
+        self._count_some(replace(outcomes, y=outcomes.full), numbers, is_known)  # any label will do
+
+    def _count_some(self, outcomes: Outcomes, numbers: NDArray[np.int64], chosen: NDArray[np.bool_]) -> None:
+        if chosen.any():
+            some = take(outcomes, chosen)
+            self._count(some, numbers[chosen], self.record.setup.promise.find_changed(some))
+
+    def _read_waiting(self, found: list[tuple[Waiting, int]]) -> tuple[Outcomes, NDArray[np.int64]]:
+        """Return outcomes and numbers of rows with their labels, by number."""
+        classes, ordered = np.asarray(self._forest.classes), sorted(found, key=lambda pair: pair[0].number)
+        codes = np.array([(row.answer, row.full, label) for row, label in ordered], np.int64).reshape(-1, 3)
+        answers, full, y = classes[codes].T
+        outcomes = Outcomes(answers=answers, full=full, y=y, classes=tuple(classes.tolist()))
+        return outcomes, np.array([row.number for row, _ in ordered], np.int64)
+
     def _count_labels(self, found: list[tuple[Waiting, int]]) -> None:
         """Count rows whose labels have come, and note them on the rows that are kept."""
-        record, forest = self.record, self._forest
-        found = sorted(found, key=lambda pair: pair[0].number)
-        classes = np.asarray(forest.classes)
-        numbers = np.array([row.number for row, _ in found], np.int64)
-        codes = np.array([(row.answer, row.full, label) for row, label in found], np.int64)
-        if record.setup.promise.NEEDS_LABELS:
-            outcomes = Outcomes(
-                answers=classes[codes[:, 0]],
-                full=classes[codes[:, 1]],
-                y=classes[codes[:, 2]],
-                classes=tuple(classes.tolist()),
-            )
-            self._count(outcomes, numbers, record.setup.promise.find_changed(outcomes))
+        record = self.record
+        outcomes, numbers = self._read_waiting(found)
+        self._count_some(outcomes, numbers, record.setup.promise.find_label_bound(outcomes))
         kept, labels = record.kept, record.kept.labels.copy()
         for row, label in found:
             place = kept.find(row.number, row.origin)

@@ -175,6 +175,11 @@ class Record:
         self.by_class = np.zeros((len(setup.classes), 2), np.int64)
         self.by_trees = np.zeros((setup.n_trees + 1, 2), np.int64)
         self.waiting: dict[Any, Waiting] = {}
+        # Of epochs with such rows: how many wait for their label, and how many have learned it, by what they were
+        # answered; int64 arrays of shape (2, n_classes).
+        self.labels: dict[int, Counts] = {}
+        # Whether rows of which the label does not matter count only once it is known, as in early files.
+        self.counts_lag = False
         # Where each alarm was first seen: within an epoch, at whose end there may be less evidence again.
         self.alarm_number: int | None = None
         self.change_number: int | None = None
@@ -212,6 +217,24 @@ class Record:
     def epoch_of(self, number: int) -> int:
         """Return the epoch of a row."""
         return number // self.setup.rows_per_epoch
+
+    def wait_for(self, name: Any, row: Waiting) -> None:
+        """Wait for the label of a row."""
+        self.waiting[name] = row
+        epoch = self.epoch_of(row.number)
+        if epoch not in self.labels:
+            self.labels[epoch] = np.zeros((2, len(self.setup.classes)), np.int64)
+        self.labels[epoch][0, row.answer] += 1
+
+    def learn(self, name: Any) -> Waiting:
+        """Return a row whose label has come."""
+        row = self.waiting.pop(name)
+        epoch = self.epoch_of(row.number)
+        counts = self.labels[epoch]
+        counts[:, row.answer] += -1, 1
+        if not counts[0].any():
+            del self.labels[epoch]  # nobody waits: there is nothing to compare
+        return row
 
     def reach(self, epoch: int) -> None:
         """Make room for the counts of all epochs up to this one."""
@@ -284,6 +307,9 @@ class Record:
             if repeated:
                 raise InputError(f"the id {min(repeated, key=repr)!r} waits for its label in two of the states")
             merged.waiting |= record.waiting
+            merged.counts_lag |= record.counts_lag
+            for epoch, counts in record.labels.items():
+                merged.labels[epoch] = merged.labels.get(epoch, 0) + counts
         merged._kept = [Kept.join([record.kept for record in records], first.setup.max_kept)]
         return merged
 
@@ -302,6 +328,7 @@ class Record:
         record.epochs, record.started = [counts.copy() for counts in self.epochs], self.started.copy()
         record.by_class, record.by_trees = self.by_class.copy(), self.by_trees.copy()
         record.waiting, record._kept = dict(self.waiting), list(self._kept)
+        record.labels = {epoch: counts.copy() for epoch, counts in self.labels.items()}
         return record
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -335,6 +362,10 @@ class Record:
             "by_trees": self.by_trees,
             "waiting": np.array(waiting, np.int64).reshape(-1, 3),
             "waiting_origins": np.array([row.origin for row in self.waiting.values()], np.uint64),
+            "label_epochs": np.array(list(self.labels), np.int64),
+            "labels_learned": np.array([counts[1] for counts in self.labels.values()], np.int64).reshape(
+                len(self.labels), len(setup.classes)
+            ),
         }
         arrays |= {f"epochs_{at}": counts for at, counts in enumerate(self.epochs)}
         return header, arrays | {f"kept_{f.name}": getattr(kept, f.name) for f in fields(kept)}
@@ -401,10 +432,6 @@ class Record:
         origins = np.full(len(waiting), record.origin, np.uint64)  # early files do not say
         if container.has_array("waiting_origins"):
             origins = container.array("waiting_origins", np.uint64)
-        record.waiting = {
-            name: Waiting(int(number), int(answer), int(full), int(origin))
-            for name, (number, answer, full), origin in zip(ids, waiting, origins, strict=True)
-        }
         n_classes = len(setup.classes)
         if ((kept.labels < UNKNOWN) | (kept.labels >= n_classes)).any() or (
             (waiting[:, 1:] < 0) | (waiting[:, 1:] >= n_classes)
@@ -412,6 +439,18 @@ class Record:
             raise FormatError("it names classes that there are not")
         if min(getattr(record, name) for name in _NUMBERS) < 0 or (kept.numbers < 0).any() or (waiting < 0).any():
             raise FormatError("it has numbers below 0")
+        if not setup.promise.NEEDS_LABELS:
+            return record  # early files have rows that wait for labels which do not matter
+        for name, (number, answer, full), origin in zip(ids, waiting.tolist(), origins.tolist(), strict=True):
+            record.wait_for(name, Waiting(number, answer, full, origin))
+        record.counts_lag = not container.has_array("label_epochs")
+        if not record.counts_lag:
+            epochs = container.array("label_epochs", np.int64)
+            learned = _read_array(container, "labels_learned", (len(epochs), n_classes))
+            if set(epochs.tolist()) != record.labels.keys():
+                raise FormatError("its labels are not of the rows that wait for theirs")
+            for epoch, counts in zip(epochs.tolist(), learned, strict=True):
+                record.labels[epoch][1] = counts
         return record
 
 

@@ -16,6 +16,7 @@ from scurry.errors import InputError
 from scurry.formatting import align, format_number, format_percent, format_share
 from scurry.monitoring.betting import EPOCH, RUN_LENGTH, Counts, find_bounds, find_onset, log_detector, log_e_value
 from scurry.monitoring.record import Record
+from scurry.monitoring.selection import Selection, find_selection
 
 
 class Tally(NamedTuple):
@@ -102,6 +103,9 @@ class State:
         Shadow rows by the class that all trees give, and by the number of trees evaluated.
     since_time : datetime or None
         When the first of both was raised.
+    selection : Selection or None
+        Whether labels came for some answers rather than for others. Then neither an alarm nor its absence says
+        anything about what is tested by labels.
     """
 
     n_rows: int
@@ -122,6 +126,7 @@ class State:
     by_class: tuple[Tally, ...]
     by_trees: tuple[Tally, ...]
     since_time: datetime | None = field(default=None, compare=False)
+    selection: Selection | None = None
 
     @property
     def is_raised(self) -> bool:
@@ -146,17 +151,24 @@ class State:
         )
         if self.n_waiting:
             lines["labels awaited"] = f"{self.n_waiting:,}"
+        if self.selection is not None:
+            lines[SELECTED] = (
+                f"{self.selection.describe()}. So neither an alarm nor its absence says anything about what is tested "
+                "by labels"
+            )
         return lines
 
     @property
     def verdict(self) -> str:
         """What this means, in one sentence."""
+        but = "" if self.selection is None else " But the labels that came were selected by the answer."
         if not self.is_raised:
-            return "No alarm." if self.n_shadow else "No shadow rows yet."
+            return f"No alarm.{but}" if self.n_shadow else "No shadow rows yet."
         time = "" if self.since_time is None else f" ({self.since_time:%Y-%m-%d %H:%M} UTC)"
         return (
             f"ALARM: the promise {'does not hold' if self.alarm else 'no longer holds'}, raised at row {self.since:,}"
             f"{time}; rows speak against it from row {self.onset:,} on."
+            f"{but}"
         )
 
     def describe(self) -> str:
@@ -171,6 +183,7 @@ class State:
         return {name: _finite(value) for name, value in data.items()}
 
 
+SELECTED = "labels selected"
 _TALLIES = ("by_class", "by_trees")
 
 
@@ -255,6 +268,7 @@ def read_state(record: Record) -> State:
         by_class=_tally(setup.classes, record.by_class),
         by_trees=_tally(range(setup.n_trees + 1), record.by_trees),
         since_time=datetime.fromtimestamp(started, UTC) if math.isfinite(started) else None,
+        selection=find_selection(record),
     )
 
 

@@ -26,6 +26,7 @@ from scurry.monitoring.betting import Counts, Part
 from scurry.monitoring.counting import Counting
 from scurry.monitoring.explain import Explanation, explain
 from scurry.monitoring.record import KIND, Kept, Record, Setup
+from scurry.monitoring.selection import find_selection
 from scurry.monitoring.shadow import Comparison, count_losses, find_parts
 from scurry.monitoring.state import History, State, find_alarm_epoch, read_history, read_state
 from scurry.plan import Plan
@@ -72,7 +73,7 @@ def widen(compare: Comparison, record: Record) -> Predictor | None:
     setup, plan, forest = record.setup, compare.predictor.plan, compare.predictor.forest
     onset = read_state(record).onset or 0
     kept = _usable(setup, record.kept, onset)
-    if plan.stop is None or not len(kept):
+    if plan.stop is None or not len(kept) or find_selection(record, int(kept.numbers[0])):
         return None
     candidates = []
     for factor in _FACTORS:
@@ -209,6 +210,7 @@ class Watch:
     def __init__(self, predictor: Predictor, record: Record, on_alarm: OnAlarm = "warn") -> None:
         self.predictor = predictor
         self._record, self._lock, self._counting = record, RLock(), Counting(predictor, record)
+        self._told_of_selection = False
         self._saving = RLock()  # of two threads that save, the later state stays
         self.on_alarm = on_alarm
 
@@ -314,7 +316,8 @@ class Watch:
         n_threads : int or None, default 1
             None uses all cores.
         ids : array of shape (n_rows,), optional
-            Names of rows, numbers or texts, by which `learn_labels` finds them. Promises about labels need them.
+            Names of rows, numbers or texts, by which `learn_labels` finds them. Promises about accuracy and recall
+            need them; for others they are not used.
         groups : array of shape (n_rows,), optional
             The query of each row, or the group, where the promise is about queries or groups. All rows of one must
             come in one call.
@@ -407,7 +410,9 @@ class Watch:
     def learn_labels(self, ids: Any, y: Any) -> int:
         """Learn the labels of rows that were predicted with these `ids`.
 
-        Labels of all rows may be passed; those of shadow rows count.
+        Labels of all rows may be passed; those of shadow rows count. They must come for all shadow rows
+        (`awaited_ids`), or for some that were chosen without regard to the answer. Labels of flagged rows alone tell
+        nothing about those that should have been flagged; a warning says so once this is plain.
 
         Parameters
         ----------
@@ -418,7 +423,7 @@ class Watch:
         Returns
         -------
         int
-            How many of them were awaited.
+            How many of them were awaited: none where the promise is not tested by labels.
 
         Raises
         ------
@@ -428,7 +433,15 @@ class Watch:
         with self._flush():
             n_learned = self._counting.learn(ids, y)
         with self._flush():  # with the evidence of what was learned
-            return n_learned
+            selection = None if self._told_of_selection else find_selection(self._record)
+        if selection is not None:
+            self._told_of_selection = True
+            warn(
+                f"{selection.describe()}. So neither an alarm nor its absence says anything about what is tested by "
+                "labels. Learn those of all shadow rows (watch.awaited_ids), or of some chosen without regard to the "
+                "answer"
+            )
+        return n_learned
 
     @property
     def awaited_ids(self) -> list[Any]:
@@ -466,11 +479,20 @@ class Watch:
         ------
         InfeasibleError
             If there are too few; `n_rows_needed` and the message say how many are missing.
+        InputError
+            If their labels came for some answers rather than for others.
         """
         with self._flush():
             kept, epoch = self._record.kept, find_alarm_epoch(self._record)
-        # An epoch in which an alarm was raised had a part in it, to its end.
-        first = 0 if epoch is None else (epoch + 1) * self._record.setup.rows_per_epoch
+            # An epoch in which an alarm was raised had a part in it, to its end.
+            first = 0 if epoch is None else (epoch + 1) * self._record.setup.rows_per_epoch
+            oldest = int(kept.numbers[0]) if len(kept) else 0
+            selection = find_selection(self._record, max(first, oldest))
+        if selection is not None:
+            raise InputError(
+                f"{selection.describe()}. A predictor certified on such rows would keep no promise on others; learn "
+                "the labels of watch.awaited_ids first"
+            )
         return recalibrate(self._counting.compare, self._record.setup, kept, first, options)
 
     def count(self, X: Any, *, ids: Any = None, groups: Any = None) -> None:

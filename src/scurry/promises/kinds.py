@@ -210,6 +210,10 @@ class Recall(Promise):
             _count_changed(outcomes, others, ~is_given, self.others_rate),
         )
 
+    def find_label_bound(self, outcomes: Outcomes) -> NDArray[np.bool_]:
+        """Return which rows the model gives the class; others only count by whether their label changes."""
+        return np.asarray(outcomes.full == self.label)
+
     def rows_needed(self) -> int:
         """Return how many calibration rows it takes, at the least, of the kind that needs most of them."""
         rates = (self.max_loss, 1.0 if self.max_changed is None else self.max_changed)

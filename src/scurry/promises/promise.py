@@ -181,6 +181,10 @@ class Promise(ABC):
         """
         return ()
 
+    def find_label_bound(self, outcomes: Outcomes) -> NDArray[np.bool_]:
+        """Return which rows count only once their true label is known; what others count does not depend on it."""
+        return np.full(len(outcomes.full), self.NEEDS_LABELS)
+
     def find_changed(self, outcomes: Outcomes) -> NDArray[np.bool_]:
         """Return which rows have another answer, as far as the promise is concerned."""
         return outcomes.changed

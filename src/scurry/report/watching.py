@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scurry.formatting import format_number, format_percent, format_share
 from scurry.monitoring import Explanation, History, State, Tally, Watch
 from scurry.monitoring.betting import RUN_LENGTH
-from scurry.monitoring.state import format_e_value
+from scurry.monitoring.state import SELECTED, format_e_value
 from scurry.report.markup import Axis, Chart, Markup, join, tabulate, tag
 from scurry.version import read_version
 
@@ -101,6 +101,7 @@ def _render_promise(watch: Watch, state: State) -> Markup:
         "Promised and measured",
         tag("p", tag("strong", "The promise: "), watch.predictor.promise.describe()),
         None if not state.is_raised else tag("p", tag("strong", "What now: "), _WHAT_NOW),
+        *(tag("p", tag("strong", f"{name}: "), text) for name, text in state.lines().items() if name == SELECTED),
         tabulate(header, rows, caption=caption, n_text=2),
     )
 
