@@ -1,5 +1,6 @@
 """Rules for open answers: what a stopper does, what is promised about new questions, bad input."""
 
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -7,10 +8,12 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from scipy.special import betainc
 
 from scurry.errors import FormatError, InputError, ScurryWarning
 from scurry.stopping import AnswerRule, fit_plurality
 from scurry.stopping.losses import best_stake, loss_p_value
+from scurry.stopping.votes import answers as answers_module
 from scurry.stopping.votes.answers import _questions_needed, _shuffle
 
 
@@ -209,6 +212,79 @@ def test_the_number_of_questions_that_a_warning_names_is_the_least():
         assert fit_plurality(agreeing, 0.1, random_state=0).promise.confidence == 0.95
     with pytest.warns(ScurryWarning, match=f"or more questions: {needed} at least"):
         fit_plurality(agreeing[1:], 0.1, random_state=0)
+
+
+def test_a_transposed_table_is_asked_about_before_anything_is_fitted(monkeypatch):
+    answers = sample_answers(np.random.default_rng(0), 3000, 25, 4)
+    monkeypatch.setattr("scurry.stopping.votes.answers._fit_tables", pytest.fail)
+    with pytest.warns(ScurryWarning, match=r"566 at least.* 25 questions with 3,000 answers each: is the table transp"):
+        rule, promise = fit_plurality(answers.T, 0.01, random_state=0)
+    assert promise.confidence == 1.0
+    assert rule.n_voters == 3000
+
+
+def test_many_answers_take_memory_for_the_states_that_occur_only():
+    answers = sample_answers(np.random.default_rng(0), 60, 400, 4)
+    tracemalloc.start()
+    promise = fit_plurality(answers, 0.2, random_state=0).promise
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert promise.confidence == 0.95
+    assert peak < 300e6  # all pairs of leader and runner-up after each of 400 answers would take 1 GB
+
+
+def test_tables_that_no_memory_holds_are_refused():
+    answers = np.zeros((2, 9000), np.int8)
+    with pytest.raises(InputError, match=r"9,000 answers in batches of 1 .* larger batch_size.*table transposed"):
+        fit_plurality(answers, 0.1)
+    with pytest.warns(ScurryWarning, match="certify none"):
+        assert fit_plurality(answers, 0.1, batch_size=1000).rule.upper.shape == (9, 9001)
+
+
+def fit_tables_over_all_states(orders, rule):
+    """Return the best thresholds for each price from a table of all states, as the module describes it."""
+    n_checks, n_rows = orders.winner.shape
+    side, per_question = rule.n_voters + 1, n_rows // orders.n_questions
+    a, b = (
+        answers_module.count_votes(weight, rule.unit, rule.n_voters) for weight in (orders.leader, orders.runner_up)
+    )
+    votes = np.arange(side, dtype=float)
+    prior = betainc(votes[:, None] + 1, votes + 1, 0.5)
+    visits, changes = np.zeros((2, n_checks, side, side))
+    for i in range(n_checks):
+        np.add.at(visits[i], (a[i], b[i]), 1)
+        np.add.at(changes[i], (a[i], b[i]), orders.winner[i] != orders.winner[-1])
+    risks = (changes / per_question + 0.3 * prior) / (visits / per_question + 0.3)
+    for price in np.geomspace(1e6, 1.0, 49):
+        upper, value = np.full((n_checks, side), side), np.zeros((side, side))
+        for i in range(n_checks - 2, -1, -1):
+            ahead = np.zeros((side, side))
+            np.add.at(ahead, (a[i], b[i]), value[a[i + 1], b[i + 1]])
+            going_on = orders.n_seen[i + 1] - orders.n_seen[i] + ahead / np.maximum(visits[i], 1)
+            for second in range(side):
+                for first in range(side - 1, -1, -1):
+                    if visits[i, first, second]:
+                        if price * risks[i, first, second] > going_on[first, second]:
+                            break
+                        upper[i, second] = first
+            stopped = np.arange(side)[:, None] >= upper[i]
+            value = np.where(stopped, price * risks[i], going_on)
+        yield upper
+
+
+@pytest.mark.parametrize(("weighted", "batch_size"), [(False, 1), (True, 1), (False, 4)])
+def test_tables_are_those_over_all_states(weighted, batch_size):
+    rng = np.random.default_rng(10)
+    codes = sample_answers(rng, 80, 10, 5, favour=(1, 1)).astype(np.int32)
+    weights = rng.uniform(0.1, 1.0, codes.shape) if weighted else None
+    n_batches = -(-10 // batch_size)
+    unit = 0.5 if weighted else 1.0
+    rule = AnswerRule(10, 0.1, np.full((n_batches, 11), 11, np.int32), batch_size=batch_size, unit=unit)
+    orders = _shuffle(codes, weights, rule, rng)
+    tables = list(answers_module._fit_tables(orders, rule))
+    assert len({table.tobytes() for table in tables}) > 10
+    for table, expected in zip(tables, fit_tables_over_all_states(orders, rule), strict=True):
+        np.testing.assert_array_equal(table, expected)
 
 
 @pytest.mark.parametrize("n_questions", [2, 3])
