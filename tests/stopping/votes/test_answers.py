@@ -127,6 +127,14 @@ def test_any_hashable_answer_and_ties():
     assert stopper.n_seen == 4
 
 
+@pytest.mark.parametrize("answer", ["42", b"42"])
+def test_a_text_is_one_answer_and_no_batch_of_letters(answer):
+    stopper = AnswerRule(4, 0.0, np.full((4, 5), 5, np.int32)).stopper()
+    with pytest.raises(InputError, match="42' is a single answer: pass it to update"):
+        stopper.update_many(answer)
+    assert stopper.n_seen == 0
+
+
 def test_weights_decide_and_are_bounded():
     rng = np.random.default_rng(5)
     answers = sample_answers(rng, 400, 10, 3)

@@ -193,6 +193,11 @@ class AnswerStopper:
 
     def update_many(self, answers: Iterable[Hashable], weights: Iterable[float] | None = None) -> bool:
         """Count a batch of answers and return whether to stop."""
+        if isinstance(answers, str | bytes):
+            raise InputError(
+                f"{answers!r} is a single answer: pass it to update, or a list of answers to update_many",
+                argument="answers",
+            )
         batch = list(answers)
         given: list[float | None] = [None] * len(batch) if weights is None else list(weights)
         if len(given) != len(batch):
