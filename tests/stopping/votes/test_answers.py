@@ -63,7 +63,7 @@ def test_a_stopper_counts_as_by_hand(batch_size):
 def test_shuffled_orders_are_counted_as_a_stopper_counts_them(weighted):
     rng = np.random.default_rng(1)
     codes = sample_answers(rng, 30, 12, 6, favour=(1, 2)).astype(np.int32)
-    weights = rng.integers(1, 4, codes.shape).astype(float) if weighted else None
+    weights = rng.integers(0, 4, codes.shape).astype(float) if weighted else None
     rule = AnswerRule(12, 0.1, np.full((4, 13), 13, np.int32), batch_size=3, max_weight=3.0)
     orders = _shuffle(codes, weights, rule, np.random.default_rng(5))
     # The same shuffles again, counted one by one.
@@ -143,10 +143,39 @@ def test_weights_decide_and_are_bounded():
     stopper = rule.stopper()
     stopper.update_many(["a", "b"], [0.2, 0.9])
     assert stopper.decision == "b"
-    with pytest.raises(InputError, match="at most 1"):
+    with pytest.raises(
+        InputError, match=r"at most 1, .* got 1.5. Say .* fit_plurality\(…, weights=…, max_weight=1.0\)"
+    ):
         stopper.update("a", 1.5)
     losses = [play(rule, a, w)[1] for a, w in zip(answers.tolist(), weights.tolist(), strict=True)]
     assert np.mean(losses) < 8
+
+
+def test_an_answer_of_weight_0_is_asked_for_and_adds_nothing():
+    rng = np.random.default_rng(11)
+    answers = sample_answers(rng, 600, 12, 4)
+    weights = np.where(rng.random(answers.shape) < 0.3, 0.0, rng.uniform(0.2, 1.0, answers.shape))
+    rule, promise = fit_plurality(answers[:400], 0.1, weights=weights[:400], random_state=0)
+    assert promise.confidence == 0.95
+    changed = []
+    for question, weight in zip(answers[400:].tolist(), weights[400:].tolist(), strict=True):
+        stopper = rule.stopper()
+        next(i for i, pair in enumerate(zip(question, weight, strict=True), 1) if stopper.update(*pair) or i == 12)
+        assert (stopper.decision, stopper.n_seen) == play(rule, question, weight)
+        votes = [sum(w for a, w in zip(question, weight, strict=True) if a == answer) for answer in question]
+        changed.append(stopper.decision != question[int(np.argmax(votes))])
+    assert np.mean(changed) <= 0.1
+
+
+def test_weights_of_voters_are_those_of_all_their_answers():
+    answers = sample_answers(np.random.default_rng(12), 300, 9, 3)
+    weights = np.linspace(0.2, 1.0, 9)
+    given, every = (
+        fit_plurality(answers, 0.1, weights=w, random_state=0) for w in (weights, np.tile(weights, (300, 1)))
+    )
+    np.testing.assert_array_equal(given.rule.upper, every.rule.upper)
+    assert given.promise == every.promise
+    assert given.rule.weighted
 
 
 def test_no_promise_possible_gives_the_certain_rule():
@@ -188,7 +217,10 @@ def test_the_same_seed_gives_the_same_rule_and_parts_bring_it_back():
         ([[["a"], "b"], ["a", "b"]], {}, "not hashable"),
         (5, {}, "sequence of questions"),
         (["aab", "abb"], {}, "'aab' is a single answer"),
-        ([["a", "b"]] * 4, {"weights": [[1.0, 0.0]] * 4}, "positive numbers"),
+        ([["a", "b"]] * 4, {"weights": [[1.0, -1.0]] * 4}, "at least 0"),
+        ([["a", "b"]] * 4, {"weights": [[1.0, np.inf]] * 4}, "finite"),
+        ([["a", "b"]] * 4, {"weights": [[0.0, 0.0]] * 4}, "not all of them 0"),
+        ([["a", "b"]] * 4, {"weights": [1.0] * 4}, r"shape \(4, 2\), one per answer, or \(2,\), one per voter, got"),
         ([["a", "b"]] * 4, {"weights": "heavy"}, "must be numbers"),
         ([["a", "b"]] * 4, {"batch_size": 0.5}, "batch_size"),
         ([["a", "b"]] * 4, {"max_weight": 0.5}, "below a weight"),

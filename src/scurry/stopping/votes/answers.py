@@ -161,8 +161,8 @@ class AnswerStopper:
         ----------
         answer : hashable
         weight : float, optional
-            A verifier's score, for example: above 0 and at most the rule's `max_weight`. A rule that was fitted with
-            weights needs it; otherwise it is 1 by default.
+            A verifier's score, for example: from 0 to the rule's `max_weight`. A rule that was fitted with weights
+            needs it; otherwise it is 1 by default.
         """
         try:
             votes = self.votes.get(_check_given(answer), 0.0)
@@ -176,11 +176,12 @@ class AnswerStopper:
                 "for: pass update(answer, weight) or update_many(answers, weights)",
                 argument="weight",
             )
-        weight = check_number("weight", 1.0 if weight is None else weight, above=0.0)
+        weight = check_number("weight", 1.0 if weight is None else weight)
         if weight > self.rule.max_weight:
             raise InputError(
-                f"weight must be at most {self.rule.max_weight:g}, the largest that the rule was fitted for, "
-                f"got {weight:g}",
+                f"weight must be at most {self.rule.max_weight:g}, the largest that the rule was fitted for, got "
+                f"{weight:g}. Say how large new weights may be when you fit the rule: "
+                "fit_plurality(…, weights=…, max_weight=1.0) takes weights up to 1",
                 argument="weight",
             )
         if not self.stopped:
@@ -254,10 +255,12 @@ def fit_plurality(
         questions and nothing is promised for new ones.
     batch_size : int
         Number of answers that are sampled at a time; the rule may stop after each batch.
-    weights : array of shape (n_questions, n_voters), optional
-        Weight of each answer, such as a verifier's score; 1 each by default.
+    weights : array of shape (n_questions, n_voters) or (n_voters,), optional
+        Weight of each answer, such as a verifier's score, or of each voter, if the same voters answer all questions; 1
+        each by default. 0 counts nothing, and an answer of it has been asked for all the same.
     max_weight : float, optional
-        The largest weight that a later answer may have; that of `weights` by default.
+        The largest weight that a later answer may have; that of `weights` by default. Pass the largest possible one,
+        such as 1.0 for scores from 0 to 1, so that a later answer may weigh more than all old ones.
     random_state : int, Generator or None
         Splits the questions and shuffles their answers.
 
@@ -583,15 +586,21 @@ def _check_given(answer: Hashable) -> Hashable:
     return answer
 
 
-def _check_answer_weights(weights: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
-    """Return positive finite weights of that shape."""
+def _check_answer_weights(weights: ArrayLike, shape: tuple[int, int]) -> FloatArray:
+    """Return finite weights of that shape, of each answer or of each voter, that are not negative."""
     try:
         values = np.asarray(weights, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"weights must be numbers: {error}", argument="weights") from error
-    if values.shape != shape or not np.isfinite(values).all() or (values <= 0.0).any():
+    if values.shape not in (shape, shape[1:]):
         raise InputError(
-            f"weights must be positive numbers of shape {shape}, one per answer; leave out answers without weight",
+            f"weights must have shape {shape}, one per answer, or {shape[1:]}, one per voter, got {values.shape}",
             argument="weights",
         )
-    return values
+    if not np.isfinite(values).all() or (values < 0.0).any() or not 0.0 < values.mean() < np.inf:
+        raise InputError(
+            "weights must be finite numbers of at least 0, not all of them 0; give an answer that shall not count the "
+            "weight 0",
+            argument="weights",
+        )
+    return np.broadcast_to(values, shape)
