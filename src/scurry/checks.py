@@ -181,3 +181,17 @@ def float_of(value: Any) -> float:
 def is_number(value: Any) -> bool:
     """Return whether `value` is a real number, and not a bool."""
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether `value` is None, NaN or what pandas writes for a missing value.
+
+    Examples
+    --------
+    >>> is_missing(None), is_missing(float("nan")), is_missing(0)
+    (True, True, False)
+    """
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # pandas.NA, which is neither equal to itself nor different
+        return True

@@ -31,7 +31,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc
 from scipy.stats import binom
 
-from scurry.checks import RandomState, check_confidence, check_count, check_number, check_random_state, check_rate
+from scurry.checks import (
+    RandomState,
+    check_confidence,
+    check_count,
+    check_number,
+    check_random_state,
+    check_rate,
+    is_missing,
+)
 from scurry.errors import InputError, warn
 from scurry.stopping.guarantee import last_certified, random_part
 from scurry.stopping.losses import best_stake, certified_mean, loss_p_value
@@ -574,11 +582,7 @@ def _check_question(question: Sequence[Hashable]) -> list[Hashable]:
 def _check_given(answer: Hashable) -> Hashable:
     """Return `answer`, unless it is None or NaN, of which nobody would know whether a `decision` is one."""
     hash(answer)  # a TypeError tells that it cannot be counted
-    try:
-        is_missing = answer is None or bool(answer != answer)  # NaN
-    except TypeError:  # pandas.NA, which is neither equal to itself nor different
-        is_missing = True
-    if is_missing:
+    if is_missing(answer):
         raise InputError(
             f'{answer} is no answer; leave such calls out, or let a text such as "no answer" stand for them',
             argument="answer",
