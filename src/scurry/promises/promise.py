@@ -452,12 +452,10 @@ def read_promise(
     >>> read_promise("recall(1)<=1%", [0, 1]).label
     1
     """
-    promise = given
-    if isinstance(given, str):
-        known = () if classes is None else np.asarray(classes).tolist()
-        promise = Promise.parse(given, classes=known, confidence=confidence)
+    known = () if classes is None else np.asarray(classes).tolist()
+    promise = Promise.parse(given, classes=known, confidence=confidence) if isinstance(given, str) else given
     rate = promise.largest_rate if isinstance(promise, Promise) else None
-    if rate is not None and rate > _MUCH:
+    if promise is not None and rate is not None and rate > _MUCH:
         warn(
             f"promise allows a rate of {rate:g}: {promise.describe()} Rates say how much may be lost or changed, not "
             f"how much is kept. Did you mean {1 - rate:g} ({format_percent(1 - rate)})?"
