@@ -143,9 +143,7 @@ def test_weights_decide_and_are_bounded():
     stopper = rule.stopper()
     stopper.update_many(["a", "b"], [0.2, 0.9])
     assert stopper.decision == "b"
-    with pytest.raises(
-        InputError, match=r"at most 1, .* got 1.5. Say .* fit_plurality\(…, weights=…, max_weight=1.0\)"
-    ):
+    with pytest.raises(InputError, match=r"at most 1, .* got 1.5. Pass the .* fit_plurality as max_weight="):
         stopper.update("a", 1.5)
     losses = [play(rule, a, w)[1] for a, w in zip(answers.tolist(), weights.tolist(), strict=True)]
     assert np.mean(losses) < 8

@@ -188,8 +188,8 @@ class AnswerStopper:
         if weight > self.rule.max_weight:
             raise InputError(
                 f"weight must be at most {self.rule.max_weight:g}, the largest that the rule was fitted for, got "
-                f"{weight:g}. Say how large new weights may be when you fit the rule: "
-                "fit_plurality(…, weights=…, max_weight=1.0) takes weights up to 1",
+                f"{weight:g}. Pass the largest weight that may come to fit_plurality as max_weight=, such as 1.0 for "
+                "scores from 0 to 1",
                 argument="weight",
             )
         if not self.stopped:
