@@ -4,6 +4,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from scurry.checks import (
@@ -13,6 +14,7 @@ from scurry.checks import (
     check_number,
     check_random_state,
     check_rate,
+    is_missing,
     is_number,
 )
 from scurry.errors import InputError
@@ -114,6 +116,11 @@ def test_what_is_no_random_state(value):
     with pytest.raises(InputError, match="random_state must be a whole number of at least 0") as caught:
         check_random_state(value)
     assert caught.value.argument == "random_state"
+
+
+def test_is_missing():
+    assert all(is_missing(value) for value in (None, np.nan, np.float32("nan"), pd.NA, pd.NaT))
+    assert not any(is_missing(value) for value in (0, "", "nan", False, np.inf, (np.nan,)))
 
 
 def test_is_number():

@@ -200,3 +200,17 @@ def read_column(name: str, given: Any, table: Any) -> Any:
         )
         raise InputError(f"{name}={given!r} must be the name of a column of the rows: {known}", argument=name)
     return table[given]
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether `value` is None, NaN or what pandas writes for a missing value.
+
+    Examples
+    --------
+    >>> is_missing(None), is_missing(float("nan")), is_missing(0)
+    (True, True, False)
+    """
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # pandas.NA, which is neither equal to itself nor different
+        return True

@@ -333,7 +333,7 @@ class TestPromises:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"promise": 12}, "promise must be a scurry.promises.Cost"),
+            ({"promise": 12}, r"promise must be a scurry.promises.Cost, got 12. Did you mean Cost\(12\)\?"),
             ({"promise": scurry.promises.Labels(0.1)}, "promise must be a scurry.promises.Cost"),
             ({"max_cost": 12}, "give a promise or a budget, not both"),
             ({"calibration_size": 1.5}, "calibration_size must be a share"),

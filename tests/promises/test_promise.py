@@ -2,14 +2,26 @@
 
 import dataclasses
 import math
+import warnings
 
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
 import scurry
-from scurry.errors import InputError
-from scurry.promises import Accuracy, Certain, Certificate, Cost, Labels, LabelsPerClass, Promise, TopK, Values
+from scurry.errors import InputError, ScurryWarning
+from scurry.promises import (
+    Accuracy,
+    Certain,
+    Certificate,
+    Cost,
+    Labels,
+    LabelsPerClass,
+    Promise,
+    Recall,
+    TopK,
+    Values,
+)
 from scurry.promises.promise import read_promise
 from support.calibration_rows import two_classes
 
@@ -198,3 +210,45 @@ def test_rates_too_small_to_divide_by_need_more_rows_than_there_are(rate):
 def test_the_error_of_an_unknown_text_shows_every_way_to_write_one():
     with pytest.raises(InputError, match=r"'probabilities<=0\.02 for 95%'"):
         Promise.parse("nothing like it")
+
+
+@pytest.mark.parametrize(
+    "promise",
+    [
+        Labels(0.99),
+        LabelsPerClass({"no": 0.01, "yes": 0.99}),
+        Recall("50000+", 0.99),
+        Recall("50000+", 0.01, max_changed=0.99),
+        Accuracy(0.99),
+        Values(0.02, 0.99),
+        TopK(10, 0.99),
+        "recall(50000+)<=99%",
+    ],
+)
+def test_a_rate_that_means_what_is_kept_is_asked_about(promise):
+    with pytest.warns(ScurryWarning, match=r"a rate of 0.99: .*99 .* Did you mean 0.01 \(1 %\)\?"):
+        read_promise(promise)
+
+
+def test_other_rates_and_promises_that_scurry_makes_itself_are_not_asked_about():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for promise in (Labels(0.5), Recall("yes", 0.5), Cost(40), Certain(), None, "values<=3 for 95%"):
+            read_promise(promise)
+        read_promise(Accuracy(5, error_costs=[[0, 1], [10, 0]]))  # a mean cost is no rate
+        much = Recall("yes", 0.99)
+        assert Promise.from_json(dataclasses.replace(much, confidence=0.9).to_json()).max_loss == 0.99
+        much.about_groups().with_confidence(0.5)
+
+
+def test_verbs_ask_about_rates_at_the_line_that_calls_them(model):
+    much = Labels(0.995)
+    fast = scurry.early_exit(model, X[800:], Y[800:], max_disagreement=0.1, random_state=0)
+    for call in (
+        lambda: scurry.early_exit(model, X[800:], promise=much, random_state=0),
+        lambda: scurry.compress(model, X[800:], promise=much, X_fit=X[:800]),
+        lambda: fast.audit(X[800:], promise=much),
+    ):
+        with pytest.warns(ScurryWarning, match="Did you mean 0.005") as caught:
+            call()
+        assert {str(warning.filename) for warning in caught if "Did you mean" in str(warning.message)} == {__file__}

@@ -185,7 +185,7 @@ def test_what_cannot_be_promised_says_what_can():
         ({"promise": Cost(30), "X_cal": X[:0]}, "X_cal has no rows"),
         ({"promise": Cost(30), "X_cal": X[:, 1:]}, "63 columns"),
         ({"promise": Labels(0.01), "X_cal": CAL}, r"a pruning promises scurry.promises.Cost\(max_cost\)"),
-        ({"promise": 30, "X_cal": CAL}, r"a pruning promises scurry.promises.Cost\(max_cost\)"),
+        ({"promise": 30, "X_cal": CAL}, r"a pruning promises .*, got 30. Did you mean Cost\(30\)\?"),
         ({"promise": Cost(30), "max_cost": 30, "X_cal": CAL}, "give a promise or a budget, not both"),
         ({"max_cost": 30, "X_cal": CAL}, r"X_cal certifies a promise; pass promise="),
         ({}, "give one of max_cost and max_error"),

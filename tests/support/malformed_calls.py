@@ -314,6 +314,10 @@ def entries() -> tuple[Entry, ...]:
             "calibration_answers": [["a"] * 7] * 150, "max_disagreement": 0.1}),
         "stopping.VoteStopper": (s.stopping.VoteStopper, {"rule": rule}),
         "stopping.VoteStopper.update": (lambda vote: stop(rule.stopper(), vote), {"vote": True}),
+        "stopping.WeightedVoteStopper": (s.stopping.WeightedVoteStopper, {
+            "rule": s.stopping.solve_weighted([2.0, 1.0, 1.0], 0.1)}),
+        "stopping.WeightedVoteStopper.update": (
+            lambda vote: stop(s.stopping.solve_weighted([2.0, 1.0, 1.0], 0.1).stopper(), vote), {"vote": 1}),
         "stopping.PluralityStopper": (s.stopping.PluralityStopper, {"rule": plurality}),
         "stopping.ScoreStopper": (s.stopping.ScoreStopper, {"rule": margin}),
         "VoteRule.expected_votes": (rule.expected_votes, {"n": [3]}),

@@ -542,10 +542,9 @@ def early_exit(
     forest = from_model(model)
     check_count("max_fit_rows", max_fit_rows)
     given: dict[str, Any] = {**options}
-    if isinstance(given.get("promise"), str):
-        # The promise has the confidence.
-        confidence = given.pop("confidence", DEFAULT_CONFIDENCE)
-        given["promise"] = read_promise(given["promise"], forest.classes, confidence)
+    # The promise that a text asks for has the confidence.
+    confidence = given.pop("confidence", DEFAULT_CONFIDENCE) if isinstance(given.get("promise"), str) else None
+    given["promise"] = read_promise(given.get("promise"), forest.classes, confidence)
     asked = ExitOptions(**given)
     if asked.asked.NEEDS_LABELS:
         raise InputError(

@@ -773,7 +773,8 @@ def _check_promise(promise: Any, max_cost: Any) -> bool:
     if promise is None:
         return False
     if not isinstance(promise, Cost):
-        raise InputError(f"promise must be a scurry.promises.Cost, got {promise!r}", argument="promise")
+        hint = f". Did you mean Cost({promise})?" if is_number(promise) else ""
+        raise InputError(f"promise must be a scurry.promises.Cost, got {promise!r}{hint}", argument="promise")
     if max_cost is not None:
         raise InputError("give a promise or a budget, not both; a promise has its budget", argument="promise")
     return promise.confidence is not None

@@ -178,6 +178,11 @@ class Recall(Promise):
         return
 
     @property
+    def largest_rate(self) -> float:
+        """The larger of the shares that may be lost and that may change."""
+        return max(self.max_loss, self.others_rate)
+
+    @property
     def others_rate(self) -> float:
         """The largest share of the rows with other labels that may change."""
         return _OTHERS_RATE if self.max_changed is None else self.max_changed
@@ -395,6 +400,11 @@ class Accuracy(Promise):
     def max_rate(self) -> None:
         """None: any number of labels may change, as long as answers stay as good."""
         return
+
+    @property
+    def largest_rate(self) -> float | None:
+        """The fall in accuracy that is allowed; None for costs, which are no share."""
+        return self.max_loss if self.error_costs is None else None
 
     @property
     def largest_rise(self) -> float:

@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.checks import check_choice, check_confidence, check_number, check_rate
-from scurry.errors import FormatError, InputError
+from scurry.errors import FormatError, InputError, warn
 from scurry.formatting import format_number, format_percent, format_share
 
 AGAINST = ("model", "vote")
 HOLDS = ("rows", "groups", "orders", "each row")
 _RATE = re.compile(r"([0-9.]+(?:e-?[0-9]+)?)\s*(%?)")
+_MUCH = 0.5  # who lets more than this be lost or changed may mean what is to be kept
 _KINDS: dict[str, type[Promise]] = {}
 
 
@@ -150,6 +151,11 @@ class Promise(ABC):
     @abstractmethod
     def max_rate(self) -> float | None:
         """The largest rate that is promised for new rows; None if nothing is promised for them."""
+
+    @property
+    def largest_rate(self) -> float | None:
+        """The largest share of anything that may be lost or changed; None if the promise has no such share."""
+        return self.max_rate
 
     @abstractmethod
     def describe(self) -> str:
@@ -442,14 +448,23 @@ def read_promise(
 ) -> Promise | None:
     """Return what a caller passed as `promise`, with a text turned into the promise that it asks for.
 
+    A promise that lets most of anything be lost is warned of here, where callers enter, and not where promises are
+    made, which files and our own functions do too.
+
     Examples
     --------
     >>> read_promise("recall(1)<=1%", [0, 1]).label
     1
     """
-    if not isinstance(given, str):
-        return given
-    return Promise.parse(given, classes=() if classes is None else np.asarray(classes).tolist(), confidence=confidence)
+    known = () if classes is None else np.asarray(classes).tolist()
+    promise = Promise.parse(given, classes=known, confidence=confidence) if isinstance(given, str) else given
+    rate = promise.largest_rate if isinstance(promise, Promise) else None
+    if promise is not None and rate is not None and rate > _MUCH:
+        warn(
+            f"promise allows a rate of {rate:g}: {promise.describe()} Rates say how much may be lost or changed, not "
+            f"how much is kept. Did you mean {1 - rate:g} ({format_percent(1 - rate)})?"
+        )
+    return promise
 
 
 def rows_without_mistake(rate: float, risk: float) -> int:

@@ -15,7 +15,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from scurry.checks import Progress, float_of
+from scurry.checks import Progress, float_of, is_number
 from scurry.errors import InfeasibleError, InputError, warn
 from scurry.forest import Forest
 from scurry.predictor import Predictor
@@ -312,7 +312,10 @@ class PruningPath:
             raise InputError("give a promise or a budget, not both; a promise has its budget", argument="promise")
         asked = read_promise(promise)
         if not isinstance(asked, Cost):
-            raise InputError(f"a pruning promises scurry.promises.Cost(max_cost), got {asked!r}", argument="promise")
+            hint = f". Did you mean Cost({promise})?" if is_number(promise) else ""
+            raise InputError(
+                f"a pruning promises scurry.promises.Cost(max_cost), got {asked!r}{hint}", argument="promise"
+            )
         return certify_cost(self._candidates(asked), asked, X_cal, self.problem.costs, self.validation, self.method)
 
     def _candidates(self, promise: Cost) -> list[Candidate]:

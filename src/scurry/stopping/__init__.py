@@ -1,9 +1,8 @@
 """Rules that stop a vote, or a sum of scores, once its outcome is clear enough.
 
 They need no forest: voters and scores may come from anywhere. For votes (`solve`, `fit_votes`, `solve_plurality`,
-`fit_plurality`) a rule says after how many answers to stop; that of `solve_weighted` runs on forests only, through
-`scurry.Predictor.from_rule`. For score matrices (`qwyc`, `multiclass_qwyc`, `fan`) a fit holds an order of the base
-models and thresholds for the running sum.
+`fit_plurality`, `solve_weighted`) a rule says after how many answers to stop. For score matrices (`qwyc`,
+`multiclass_qwyc`, `fan`) a fit holds an order of the base models and thresholds for the running sum.
 """
 
 from scurry.errors import require_extra
@@ -25,7 +24,7 @@ with require_extra("fit", "fitting a stop rule or testing a promise"):
     from scurry.stopping.votes.policy import VotePolicy
     from scurry.stopping.votes.rule import ExactOptimum, VoteRule, VoteStopper
     from scurry.stopping.votes.solve import solve
-    from scurry.stopping.votes.weighted import WeightedVoteRule, solve_weighted
+    from scurry.stopping.votes.weighted import WeightedVoteRule, WeightedVoteStopper, solve_weighted
 
 # Older names. `Promise` is that of a vote; the promises of the verbs are in `scurry.promises`.
 FanRule = FanFit
@@ -59,6 +58,7 @@ __all__ = [
     "VoteRule",
     "VoteStopper",
     "WeightedVoteRule",
+    "WeightedVoteStopper",
     "fan",
     "fit_majority_order",
     "fit_plurality",

@@ -5,9 +5,11 @@ The grid on which sums are exact, decisions that do not depend on it, and preset
 
 import json
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -222,3 +224,13 @@ def test_natural_and_random_order():
     drawn = preset_order("random", scores, random_state=7)
     assert sorted(drawn.tolist()) == list(range(50)) != drawn.tolist()
     assert drawn.tolist() == preset_order("random", scores, random_state=7).tolist()
+
+
+@pytest.mark.parametrize("missing", [np.nan, None, pd.NA])
+@pytest.mark.parametrize("fit", [qwyc, fan, partial(preset_order, "greedy-mse")])
+def test_missing_labels_are_no_class(fit, missing):
+    scores = np.random.default_rng(0).normal(size=(50, 4))
+    options = {} if isinstance(fit, partial) else {"max_disagreement": 0.1, "order": "greedy-mse"}
+    y = [1.0 if score > 0 else missing for score in scores.sum(axis=1)]
+    with pytest.raises(InputError, match=r"y has [0-9]+ missing labels, the first in row .*; leave those rows out"):
+        fit(scores, y=y, **options)

@@ -1,5 +1,6 @@
 """Rules for open answers: what a stopper does, what is promised about new questions, bad input."""
 
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -7,10 +8,12 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from scipy.special import betainc
 
 from scurry.errors import FormatError, InputError, ScurryWarning
 from scurry.stopping import AnswerRule, fit_plurality
 from scurry.stopping.losses import best_stake, loss_p_value
+from scurry.stopping.votes import answers as answers_module
 from scurry.stopping.votes.answers import _questions_needed, _shuffle
 
 
@@ -60,7 +63,7 @@ def test_a_stopper_counts_as_by_hand(batch_size):
 def test_shuffled_orders_are_counted_as_a_stopper_counts_them(weighted):
     rng = np.random.default_rng(1)
     codes = sample_answers(rng, 30, 12, 6, favour=(1, 2)).astype(np.int32)
-    weights = rng.integers(1, 4, codes.shape).astype(float) if weighted else None
+    weights = rng.integers(0, 4, codes.shape).astype(float) if weighted else None
     rule = AnswerRule(12, 0.1, np.full((4, 13), 13, np.int32), batch_size=3, max_weight=3.0)
     orders = _shuffle(codes, weights, rule, np.random.default_rng(5))
     # The same shuffles again, counted one by one.
@@ -124,6 +127,14 @@ def test_any_hashable_answer_and_ties():
     assert stopper.n_seen == 4
 
 
+@pytest.mark.parametrize("answer", ["42", b"42"])
+def test_a_text_is_one_answer_and_no_batch_of_letters(answer):
+    stopper = AnswerRule(4, 0.0, np.full((4, 5), 5, np.int32)).stopper()
+    with pytest.raises(InputError, match="42' is a single answer: pass it to update"):
+        stopper.update_many(answer)
+    assert stopper.n_seen == 0
+
+
 def test_weights_decide_and_are_bounded():
     rng = np.random.default_rng(5)
     answers = sample_answers(rng, 400, 10, 3)
@@ -132,10 +143,37 @@ def test_weights_decide_and_are_bounded():
     stopper = rule.stopper()
     stopper.update_many(["a", "b"], [0.2, 0.9])
     assert stopper.decision == "b"
-    with pytest.raises(InputError, match="at most 1"):
+    with pytest.raises(InputError, match=r"at most 1, .* got 1.5. Pass the .* fit_plurality as max_weight="):
         stopper.update("a", 1.5)
     losses = [play(rule, a, w)[1] for a, w in zip(answers.tolist(), weights.tolist(), strict=True)]
     assert np.mean(losses) < 8
+
+
+def test_an_answer_of_weight_0_is_asked_for_and_adds_nothing():
+    rng = np.random.default_rng(11)
+    answers = sample_answers(rng, 600, 12, 4)
+    weights = np.where(rng.random(answers.shape) < 0.3, 0.0, rng.uniform(0.2, 1.0, answers.shape))
+    rule, promise = fit_plurality(answers[:400], 0.1, weights=weights[:400], random_state=0)
+    assert promise.confidence == 0.95
+    changed = []
+    for question, weight in zip(answers[400:].tolist(), weights[400:].tolist(), strict=True):
+        stopper = rule.stopper()
+        next(i for i, pair in enumerate(zip(question, weight, strict=True), 1) if stopper.update(*pair) or i == 12)
+        assert (stopper.decision, stopper.n_seen) == play(rule, question, weight)
+        votes = [sum(w for a, w in zip(question, weight, strict=True) if a == answer) for answer in question]
+        changed.append(stopper.decision != question[int(np.argmax(votes))])
+    assert np.mean(changed) <= 0.1
+
+
+def test_weights_of_voters_are_those_of_all_their_answers():
+    answers = sample_answers(np.random.default_rng(12), 300, 9, 3)
+    weights = np.linspace(0.2, 1.0, 9)
+    given, every = (
+        fit_plurality(answers, 0.1, weights=w, random_state=0) for w in (weights, np.tile(weights, (300, 1)))
+    )
+    np.testing.assert_array_equal(given.rule.upper, every.rule.upper)
+    assert given.promise == every.promise
+    assert given.rule.weighted
 
 
 def test_no_promise_possible_gives_the_certain_rule():
@@ -177,7 +215,10 @@ def test_the_same_seed_gives_the_same_rule_and_parts_bring_it_back():
         ([[["a"], "b"], ["a", "b"]], {}, "not hashable"),
         (5, {}, "sequence of questions"),
         (["aab", "abb"], {}, "'aab' is a single answer"),
-        ([["a", "b"]] * 4, {"weights": [[1.0, 0.0]] * 4}, "positive numbers"),
+        ([["a", "b"]] * 4, {"weights": [[1.0, -1.0]] * 4}, "at least 0"),
+        ([["a", "b"]] * 4, {"weights": [[1.0, np.inf]] * 4}, "finite"),
+        ([["a", "b"]] * 4, {"weights": [[0.0, 0.0]] * 4}, "not all of them 0"),
+        ([["a", "b"]] * 4, {"weights": [1.0] * 4}, r"shape \(4, 2\), one per answer, or \(2,\), one per voter, got"),
         ([["a", "b"]] * 4, {"weights": "heavy"}, "must be numbers"),
         ([["a", "b"]] * 4, {"batch_size": 0.5}, "batch_size"),
         ([["a", "b"]] * 4, {"max_weight": 0.5}, "below a weight"),
@@ -209,6 +250,79 @@ def test_the_number_of_questions_that_a_warning_names_is_the_least():
         assert fit_plurality(agreeing, 0.1, random_state=0).promise.confidence == 0.95
     with pytest.warns(ScurryWarning, match=f"or more questions: {needed} at least"):
         fit_plurality(agreeing[1:], 0.1, random_state=0)
+
+
+def test_a_transposed_table_is_asked_about_before_anything_is_fitted(monkeypatch):
+    answers = sample_answers(np.random.default_rng(0), 3000, 25, 4)
+    monkeypatch.setattr("scurry.stopping.votes.answers._fit_tables", pytest.fail)
+    with pytest.warns(ScurryWarning, match=r"566 at least.* 25 questions with 3,000 answers each: is the table transp"):
+        rule, promise = fit_plurality(answers.T, 0.01, random_state=0)
+    assert promise.confidence == 1.0
+    assert rule.n_voters == 3000
+
+
+def test_many_answers_take_memory_for_the_states_that_occur_only():
+    answers = sample_answers(np.random.default_rng(0), 60, 400, 4)
+    tracemalloc.start()
+    promise = fit_plurality(answers, 0.2, random_state=0).promise
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert promise.confidence == 0.95
+    assert peak < 300e6  # all pairs of leader and runner-up after each of 400 answers would take 1 GB
+
+
+def test_tables_that_no_memory_holds_are_refused():
+    answers = np.zeros((2, 9000), np.int8)
+    with pytest.raises(InputError, match=r"9,000 answers in batches of 1 .* larger batch_size.*table transposed"):
+        fit_plurality(answers, 0.1)
+    with pytest.warns(ScurryWarning, match="certify none"):
+        assert fit_plurality(answers, 0.1, batch_size=1000).rule.upper.shape == (9, 9001)
+
+
+def fit_tables_over_all_states(orders, rule):
+    """Return the best thresholds for each price from a table of all states, as the module describes it."""
+    n_checks, n_rows = orders.winner.shape
+    side, per_question = rule.n_voters + 1, n_rows // orders.n_questions
+    a, b = (
+        answers_module.count_votes(weight, rule.unit, rule.n_voters) for weight in (orders.leader, orders.runner_up)
+    )
+    votes = np.arange(side, dtype=float)
+    prior = betainc(votes[:, None] + 1, votes + 1, 0.5)
+    visits, changes = np.zeros((2, n_checks, side, side))
+    for i in range(n_checks):
+        np.add.at(visits[i], (a[i], b[i]), 1)
+        np.add.at(changes[i], (a[i], b[i]), orders.winner[i] != orders.winner[-1])
+    risks = (changes / per_question + 0.3 * prior) / (visits / per_question + 0.3)
+    for price in np.geomspace(1e6, 1.0, 49):
+        upper, value = np.full((n_checks, side), side), np.zeros((side, side))
+        for i in range(n_checks - 2, -1, -1):
+            ahead = np.zeros((side, side))
+            np.add.at(ahead, (a[i], b[i]), value[a[i + 1], b[i + 1]])
+            going_on = orders.n_seen[i + 1] - orders.n_seen[i] + ahead / np.maximum(visits[i], 1)
+            for second in range(side):
+                for first in range(side - 1, -1, -1):
+                    if visits[i, first, second]:
+                        if price * risks[i, first, second] > going_on[first, second]:
+                            break
+                        upper[i, second] = first
+            stopped = np.arange(side)[:, None] >= upper[i]
+            value = np.where(stopped, price * risks[i], going_on)
+        yield upper
+
+
+@pytest.mark.parametrize(("weighted", "batch_size"), [(False, 1), (True, 1), (False, 4)])
+def test_tables_are_those_over_all_states(weighted, batch_size):
+    rng = np.random.default_rng(10)
+    codes = sample_answers(rng, 80, 10, 5, favour=(1, 1)).astype(np.int32)
+    weights = rng.uniform(0.1, 1.0, codes.shape) if weighted else None
+    n_batches = -(-10 // batch_size)
+    unit = 0.5 if weighted else 1.0
+    rule = AnswerRule(10, 0.1, np.full((n_batches, 11), 11, np.int32), batch_size=batch_size, unit=unit)
+    orders = _shuffle(codes, weights, rule, rng)
+    tables = list(answers_module._fit_tables(orders, rule))
+    assert len({table.tobytes() for table in tables}) > 10
+    for table, expected in zip(tables, fit_tables_over_all_states(orders, rule), strict=True):
+        np.testing.assert_array_equal(table, expected)
 
 
 @pytest.mark.parametrize("n_questions", [2, 3])

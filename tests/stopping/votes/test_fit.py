@@ -92,6 +92,7 @@ def test_schwing_is_refused_where_it_fails(monkeypatch):
     ("call", "message"),
     [
         (lambda: fit_votes([1.5, 2], 5, 0.1), "whole numbers of positive votes"),
+        (lambda: fit_votes([[0, 1], [1, 1]], 2, 0.1), r"shape \(2, 2\). If .* 0 and 1, pass votes.sum\(axis=1\)"),
         (lambda: fit_votes([3], 5, 0.1), "at least 2 rows"),
         (lambda: fit_votes([0, 6], 5, 0.1), "between 0 and n_voters = 5, got 0 to 6"),
         (

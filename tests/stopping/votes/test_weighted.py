@@ -92,6 +92,61 @@ def test_only_proportions_matter_and_leads_grow_with_certainty() -> None:
     np.testing.assert_allclose(solve_weighted(weights, 0).leads(range(40))[39], 2.0)
 
 
+def test_a_stopper_stops_as_by_hand_in_an_order_that_it_draws() -> None:
+    rng, weights = np.random.default_rng(0), np.array([3.0, 2.0, 2.0, 1.0, 0.5, 0.0])
+    rule, orders, n_saved = solve_weighted(weights, 0.4), set(), 0
+    for ballot in product([False, True], repeat=6):
+        stopper = rule.stopper(rng)
+        assert stopper.decision is None
+        given, asked = answers(rule.leads(stopper.order), (np.where(ballot, weights, -weights))[None, stopper.order])
+        while not stopper.update(ballot[stopper.next_voter]):
+            pass
+        assert (stopper.decision, stopper.n_seen) == (int(given[0]), int(asked[0]))
+        orders.add(tuple(stopper.order))
+        n_saved += 6 - stopper.n_seen
+        assert stopper.update(True)
+        with pytest.raises(InputError, match="the vote is over"):
+            _ = stopper.next_voter
+    assert len(orders) > 30
+    assert n_saved > 0
+
+
+def test_a_stopper_of_three_classes_keeps_the_bound_and_never_fails_at_rate_0() -> None:
+    rng, weights = np.random.default_rng(1), np.linspace(1, 2, 24)
+    votes = np.repeat([0, 1, 2], [9, 9, 6])
+    full, n_wrong, n_asked = np.bincount(votes, weights).argmax(), {0.0: 0, 0.1: 0}, {0.0: 0, 0.1: 0}
+    for rate in n_wrong:
+        rule = solve_weighted(weights, rate, n_classes=3)
+        for _ in range(100):
+            stopper = rule.stopper(rng)
+            while not stopper.update(votes[stopper.next_voter]):
+                pass
+            n_wrong[rate] += stopper.decision != full
+            n_asked[rate] += stopper.n_seen
+    assert n_wrong[0.0] == 0
+    assert n_wrong[0.1] <= binom.ppf(0.999, 100, 0.1)
+    assert n_asked[0.1] < n_asked[0.0] < 2400
+
+
+@pytest.mark.parametrize("vote", [3, -1, 1.5, "1", None, True])
+def test_a_stopper_takes_class_indices(vote: object) -> None:
+    stopper = solve_weighted([1.0, 2.0], 0.1, n_classes=3).stopper(0)
+    with pytest.raises(InputError, match="vote"):
+        stopper.update(vote)
+    assert stopper.n_seen == 0
+
+
+def test_close_votes_do_not_depend_on_the_order() -> None:
+    rule = solve_weighted([0.1, 0.2, 0.3], 0.0)
+    decisions = set()
+    for seed in range(20):
+        stopper = rule.stopper(seed)
+        while not stopper.update(stopper.next_voter < 2):
+            pass
+        decisions.add(stopper.decision)
+    assert len(decisions) == 1
+
+
 def test_one_voter() -> None:
     assert solve_weighted([2.0], 0.1).leads([0]).tolist() == [np.inf, 0.0]
 

@@ -36,7 +36,15 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scurry.checks import RandomState, check_choice, check_instance, check_numbers, check_random_state, check_rate
+from scurry.checks import (
+    RandomState,
+    check_choice,
+    check_instance,
+    check_numbers,
+    check_random_state,
+    check_rate,
+    is_missing,
+)
 from scurry.errors import InputError
 from scurry.plan import SumRule
 from scurry.stopping.stored_rule import StoredRule
@@ -292,10 +300,15 @@ def resolve_order(
 
 
 def check_targets(y: ArrayLike, n_rows: int) -> NDArray[Any]:
-    """Return labels, one per row, as an array."""
+    """Return labels, one per row and none missing, as an array."""
     labels = np.asarray(y)
     if labels.shape != (n_rows,):
         raise InputError(f"y must have one label per row ({n_rows}), got shape {labels.shape}", argument="y")
+    missing = [row for row, label in enumerate(labels.tolist()) if is_missing(label)]
+    if missing:
+        raise InputError(
+            f"y has {len(missing)} missing labels, the first in row {missing[0]}; leave those rows out", argument="y"
+        )
     return labels
 
 

@@ -23,7 +23,7 @@ therefore also played in the recorded order, and a warning is given if that chan
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -31,7 +31,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc
 from scipy.stats import binom
 
-from scurry.checks import RandomState, check_confidence, check_count, check_number, check_random_state, check_rate
+from scurry.checks import (
+    RandomState,
+    check_confidence,
+    check_count,
+    check_number,
+    check_random_state,
+    check_rate,
+    is_missing,
+)
 from scurry.errors import InputError, warn
 from scurry.stopping.guarantee import last_certified, random_part
 from scurry.stopping.losses import best_stake, certified_mean, loss_p_value
@@ -44,6 +52,8 @@ _PRICES = np.geomspace(1e6, 1.0, 49)  # answers that one changed winner is worth
 _PRIOR_QUESTIONS = 0.3  # visits, in questions, that the Beta chance counts for
 _MAX_ORDERS = 32  # of one question; more orders say little more about it
 _MAX_ANSWERS = 1 << 22  # shuffled answers in memory at a time
+_MAX_THRESHOLDS = 1 << 26  # of a rule: 256 MiB
+_TOO_WIDE = 4  # times as many answers as questions, where these are too few: the table may be transposed
 _ORDER_ALARM = 0.01  # chance that the recorded order raises an alarm although it is random
 
 
@@ -159,8 +169,8 @@ class AnswerStopper:
         ----------
         answer : hashable
         weight : float, optional
-            A verifier's score, for example: above 0 and at most the rule's `max_weight`. A rule that was fitted with
-            weights needs it; otherwise it is 1 by default.
+            A verifier's score, for example: from 0 to the rule's `max_weight`. A rule that was fitted with weights
+            needs it; otherwise it is 1 by default.
         """
         try:
             votes = self.votes.get(_check_given(answer), 0.0)
@@ -174,11 +184,12 @@ class AnswerStopper:
                 "for: pass update(answer, weight) or update_many(answers, weights)",
                 argument="weight",
             )
-        weight = check_number("weight", 1.0 if weight is None else weight, above=0.0)
+        weight = check_number("weight", 1.0 if weight is None else weight)
         if weight > self.rule.max_weight:
             raise InputError(
-                f"weight must be at most {self.rule.max_weight:g}, the largest that the rule was fitted for, "
-                f"got {weight:g}",
+                f"weight must be at most {self.rule.max_weight:g}, the largest that the rule was fitted for, got "
+                f"{weight:g}. Pass the largest weight that may come to fit_plurality as max_weight=, such as 1.0 for "
+                "scores from 0 to 1",
                 argument="weight",
             )
         if not self.stopped:
@@ -191,6 +202,11 @@ class AnswerStopper:
 
     def update_many(self, answers: Iterable[Hashable], weights: Iterable[float] | None = None) -> bool:
         """Count a batch of answers and return whether to stop."""
+        if isinstance(answers, str | bytes):
+            raise InputError(
+                f"{answers!r} is a single answer: pass it to update, or a list of answers to update_many",
+                argument="answers",
+            )
         batch = list(answers)
         given: list[float | None] = [None] * len(batch) if weights is None else list(weights)
         if len(given) != len(batch):
@@ -247,10 +263,12 @@ def fit_plurality(
         questions and nothing is promised for new ones.
     batch_size : int
         Number of answers that are sampled at a time; the rule may stop after each batch.
-    weights : array of shape (n_questions, n_voters), optional
-        Weight of each answer, such as a verifier's score; 1 each by default.
+    weights : array of shape (n_questions, n_voters) or (n_voters,), optional
+        Weight of each answer, such as a verifier's score, or of each voter, if the same voters answer all questions; 1
+        each by default. 0 counts nothing, and an answer of it has been asked for all the same.
     max_weight : float, optional
-        The largest weight that a later answer may have; that of `weights` by default.
+        The largest weight that a later answer may have; that of `weights` by default. Pass the largest possible one,
+        such as 1.0 for scores from 0 to 1, so that a later answer may weigh more than all old ones.
     random_state : int, Generator or None
         Splits the questions and shuffles their answers.
 
@@ -290,18 +308,27 @@ def fit_plurality(
     def make_rule(upper: IntArray) -> AnswerRule:
         return AnswerRule(n_voters, alpha, upper, batch_size=batch_size, unit=unit, max_weight=max_weight)
 
-    certain = make_rule(np.full((-(-n_voters // batch_size), n_voters + 1), n_voters + 1, np.int32))
-    own = np.ones(n_questions, np.bool_)
-    if confidence is not None:
-        own = random_part(n_questions, _count_shaping(n_questions), rng)
-    shaping = _shuffle(codes[own], None if values is None else values[own], certain, rng)
-    candidates = [make_rule(upper) for upper in _fit_tables(shaping, certain)]
+    def shuffle(questions: BoolArray) -> _Orders:
+        return _shuffle(codes[questions], None if values is None else values[questions], certain, rng)
+
+    n_batches = -(-n_voters // batch_size)
+    if n_batches * (n_voters + 1) > _MAX_THRESHOLDS:
+        raise InputError(
+            f"a rule for {n_voters:,} answers in batches of {batch_size:,} would have {n_batches * (n_voters + 1):,} "
+            f"thresholds, and at most {_MAX_THRESHOLDS:,} fit into memory: pass a larger batch_size, or fewer answers "
+            f"of each question{_ask_about_shape(n_questions, n_voters)}",
+            argument="calibration_answers",
+        )
+    certain = make_rule(np.full((n_batches, n_voters + 1), n_voters + 1, np.int32))
     if confidence is None:
-        within = [rule for rule in candidates if shaping.losses(rule).mean() <= alpha]
-        rule = within[-1] if within else certain
+        shaping, rule = shuffle(np.ones(n_questions, np.bool_)), certain
+        for candidate in map(make_rule, _fit_tables(shaping, certain)):
+            if shaping.losses(candidate).mean() <= alpha:
+                rule = candidate
         _warn_of_order(codes, values, rule)
         return PluralityFit(rule, None)
-    tested = _shuffle(codes[~own], None if values is None else values[~own], certain, rng)
+    own = random_part(n_questions, _count_shaping(n_questions), rng)
+    shaping, tested = shuffle(own), shuffle(~own)
 
     def stakes_of(rule: AnswerRule) -> list[float]:
         # The stake may depend on the shaping questions, because they do not test.
@@ -310,23 +337,24 @@ def fit_plurality(
     def p_value_of(rule: AnswerRule) -> float:
         return loss_p_value(tested.losses(rule), alpha, stakes=stakes_of(rule))
 
-    certified = last_certified(candidates, p_value_of, confidence) if alpha > 0.0 else None
+    n_tested, needed, certified = int(np.sum(~own)), _questions_needed(alpha, confidence), None
+    if needed <= n_questions:  # fewer certify nothing, whatever the tables are
+        certified = last_certified(map(make_rule, _fit_tables(shaping, certain)), p_value_of, confidence)
     if certified is None:
         # Stopping only where the winner is certain changes nothing, so it needs no test.
         if alpha > 0.0:
-            n_tested = int(np.sum(~own))
-            needed = _questions_needed(alpha, confidence)
             more = f": {needed} at least, and more where winners change" if needed > n_questions else ""
             warn(
                 f"{n_tested} of {n_questions} questions tested the rules, and certify none that stops early at "
                 f"max_disagreement={alpha:g}: this one stops only where the winner cannot change any more, which saves "
                 f"few answers. Pass a larger max_disagreement, or more questions{more}"
+                f"{_ask_about_shape(n_questions, n_voters) if more else ''}"
             )
         return PluralityFit(certain, VotePromise(alpha, 1.0, 0, 0.0, "question", tested.mean_asked(certain)))
     _warn_of_order(codes[~own], None if values is None else values[~own], certified)
     bound = certified_mean(tested.losses(certified), confidence, stakes=stakes_of(certified))
     asked = tested.mean_asked(certified)
-    return PluralityFit(certified, VotePromise(alpha, confidence, int(np.sum(~own)), bound, "question", asked))
+    return PluralityFit(certified, VotePromise(alpha, confidence, n_tested, bound, "question", asked))
 
 
 def count_votes(weight: ArrayLike, unit: float, n_voters: int) -> NDArray[np.intp]:
@@ -425,7 +453,8 @@ def _count_shaping(n_questions: int) -> int:
 def _questions_needed(max_disagreement: float, confidence: float) -> int:
     """Return the least number of questions that certify a rule if it changes none of their winners.
 
-    It is more than the tests alone need: the fewer questions shape the rule, the less can be staked on the others.
+    It is more than the tests alone need: the fewer questions shape the rule, the less can be staked on the others. No
+    rule is certified by fewer: a winner that changes lowers both the stake and what it proves.
     """
     alpha = max(max_disagreement, 1e-12)  # below it numbers do not fit into integers; as a least number it stays true
 
@@ -443,43 +472,65 @@ def _questions_needed(max_disagreement: float, confidence: float) -> int:
     return enough
 
 
-def _fit_tables(orders: _Orders, rule: AnswerRule) -> list[IntArray]:
-    """Return the best thresholds for each price of a changed winner; see the module docstring."""
-    n_checks, n_rows = orders.winner.shape
-    side = rule.n_voters + 1
-    states = [
-        count_votes(a, rule.unit, rule.n_voters) * side + count_votes(b, rule.unit, rule.n_voters)
-        for a, b in zip(orders.leader, orders.runner_up, strict=True)
-    ]
-    changed = orders.winner != orders.winner[-1]
-    # Orders of one question are no independent evidence: together they count as one visit.
-    per_question = max(n_rows // max(orders.n_questions, 1), 1)
-    votes = np.arange(side, dtype=np.float64)
-    prior = betainc(votes[:, None] + 1.0, votes + 1.0, 0.5).ravel()
-    visits = [np.bincount(state, minlength=side * side) for state in states]
-    risks = [
-        (np.bincount(state[wrong], minlength=side * side) / per_question + _PRIOR_QUESTIONS * prior)
-        / (seen / per_question + _PRIOR_QUESTIONS)
-        for state, wrong, seen in zip(states, changed, visits, strict=True)
-    ]
+def _ask_about_shape(n_questions: int, n_voters: int) -> str:
+    """Return a question about a table that seems to have a row for each voter; empty for others."""
+    if n_voters < _TOO_WIDE * n_questions:
+        return ""
+    return (
+        f". Each row is one question, so these are {n_questions:,} questions with {n_voters:,} answers each: is the "
+        "table transposed?"
+    )
+
+
+class _Visits(NamedTuple):
+    """The states in which orders are after a batch, the risk of stopping there, and the state of each order.
+
+    Only states that occur are kept: of many answers, all pairs of leader and runner-up would not fit into memory.
+    """
+
+    leader: NDArray[np.intp]
+    runner_up: NDArray[np.intp]
+    n_visits: NDArray[np.intp]
+    risk: FloatArray
+    state_of: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, orders: _Orders, batch: int, rule: AnswerRule) -> Self:
+        """Return the states after one of the batches."""
+        side = rule.n_voters + 1
+        a, b = (count_votes(weight[batch], rule.unit, rule.n_voters) for weight in (orders.leader, orders.runner_up))
+        states, state_of, n_visits = np.unique(a * side + b, return_inverse=True, return_counts=True)
+        leader, runner_up = states // side, states % side
+        changed = orders.winner[batch] != orders.winner[-1]
+        # Orders of one question are no independent evidence: together they count as one visit.
+        per_question = max(len(changed) // max(orders.n_questions, 1), 1)
+        n_changed = np.bincount(state_of[changed], minlength=len(states))
+        prior = betainc(leader + 1.0, runner_up + 1.0, 0.5)
+        risk = (n_changed / per_question + _PRIOR_QUESTIONS * prior) / (n_visits / per_question + _PRIOR_QUESTIONS)
+        return cls(leader, runner_up, n_visits, risk, state_of)
+
+
+def _fit_tables(orders: _Orders, rule: AnswerRule) -> Iterator[IntArray]:
+    """Yield the best thresholds for each price of a changed winner; see the module docstring."""
+    n_checks, side = len(orders.n_seen), rule.n_voters + 1
+    visits = [_Visits.of(orders, batch, rule) for batch in range(n_checks)]
     answers_per_batch = np.diff(orders.n_seen)
-    tables = []
     for price in _PRICES:
         upper = np.full((n_checks, side), side, np.int32)
-        value = np.zeros(side * side)  # nothing is left to decide after the last batch
+        value = np.zeros(len(visits[-1].risk))  # nothing is left to decide after the last batch
         for i in range(n_checks - 2, -1, -1):
-            ahead = np.bincount(states[i], value[states[i + 1]], minlength=side * side)
-            going_on = answers_per_batch[i] + ahead / np.maximum(visits[i], 1)
-            seen = (visits[i] > 0).reshape(side, side)
-            accepts = (price * risks[i] <= going_on).reshape(side, side) | ~seen
+            a, b, n_visits, risk, state_of = visits[i]
+            ahead = np.bincount(state_of, value[visits[i + 1].state_of], minlength=len(risk))
+            going_on = answers_per_batch[i] + ahead / n_visits
+            accepts = price * risk <= going_on
             # The threshold is the smallest count from which every visited state stops, so that noise in single
             # states cannot make a larger lead continue where a smaller one stops.
-            stops = seen & np.logical_and.accumulate(accepts[::-1], axis=0)[::-1]
-            upper[i] = np.where(stops.any(axis=0), stops.argmax(axis=0), side)
-            stopped = (np.arange(side)[:, None] >= upper[i]).ravel()
-            value = np.where(stopped, price * risks[i], going_on)
-        tables.append(upper)
-    return tables
+            last_going_on = np.full(side, -1)
+            np.maximum.at(last_going_on, b[~accepts], a[~accepts])
+            stops = a > last_going_on[b]
+            np.minimum.at(upper[i], b[stops], a[stops].astype(np.int32))
+            value = np.where(stops, price * risk, going_on)
+        yield upper
 
 
 def _check_answers(answers: Sequence[Sequence[Hashable]] | NDArray[Any]) -> NDArray[np.int32]:
@@ -531,11 +582,7 @@ def _check_question(question: Sequence[Hashable]) -> list[Hashable]:
 def _check_given(answer: Hashable) -> Hashable:
     """Return `answer`, unless it is None or NaN, of which nobody would know whether a `decision` is one."""
     hash(answer)  # a TypeError tells that it cannot be counted
-    try:
-        is_missing = answer is None or bool(answer != answer)  # NaN
-    except TypeError:  # pandas.NA, which is neither equal to itself nor different
-        is_missing = True
-    if is_missing:
+    if is_missing(answer):
         raise InputError(
             f'{answer} is no answer; leave such calls out, or let a text such as "no answer" stand for them',
             argument="answer",
@@ -543,15 +590,21 @@ def _check_given(answer: Hashable) -> Hashable:
     return answer
 
 
-def _check_answer_weights(weights: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
-    """Return positive finite weights of that shape."""
+def _check_answer_weights(weights: ArrayLike, shape: tuple[int, int]) -> FloatArray:
+    """Return finite weights of that shape, of each answer or of each voter, that are not negative."""
     try:
         values = np.asarray(weights, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"weights must be numbers: {error}", argument="weights") from error
-    if values.shape != shape or not np.isfinite(values).all() or (values <= 0.0).any():
+    if values.shape not in (shape, shape[1:]):
         raise InputError(
-            f"weights must be positive numbers of shape {shape}, one per answer; leave out answers without weight",
+            f"weights must have shape {shape}, one per answer, or {shape[1:]}, one per voter, got {values.shape}",
             argument="weights",
         )
-    return values
+    if not np.isfinite(values).all() or (values < 0.0).any() or not 0.0 < values.mean() < np.inf:
+        raise InputError(
+            "weights must be finite numbers of at least 0, not all of them 0; give an answer that shall not count the "
+            "weight 0",
+            argument="weights",
+        )
+    return np.broadcast_to(values, shape)

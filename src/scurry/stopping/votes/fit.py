@@ -226,9 +226,10 @@ def _check_rows(name: str, n_positive: ArrayLike | Sample, n_voters: int) -> Sam
         return n_positive
     rows = n_positive.gather() if isinstance(n_positive, Sample) else np.asarray(n_positive)
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or len(rows) < 2:
+        hint = ". If these are votes of 0 and 1, pass votes.sum(axis=1)" if rows.ndim == 2 else ""
         raise InputError(
             f"{name} must be whole numbers of positive votes, one for each of at least 2 rows, got an array of "
-            f"{rows.dtype} and shape {rows.shape}",
+            f"{rows.dtype} and shape {rows.shape}{hint}",
             argument=name,
         )
     if rows.min() < 0 or rows.max() > n_voters:

@@ -10,13 +10,14 @@ exponentials of it exceeds a limit with a small chance only, however often one l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scurry.checks import check_count, check_numbers, check_rate
+from scurry.checks import RandomState, check_count, check_instance, check_numbers, check_random_state, check_rate
 from scurry.errors import InputError
 from scurry.stopping.stored_rule import StoredRule
 from scurry.stopping.votes.policy import MAX_VOTERS, FloatArray
@@ -33,7 +34,8 @@ class WeightedVoteRule(StoredRule):
     """A stopping rule for the vote of voters with weights, asked in random order.
 
     After the votes of some voters the rule stops once the leading class is far enough ahead of the second: see `leads`.
-    `scurry.stopping.solve_weighted` returns this, and `scurry.Predictor.from_rule` runs it on a forest.
+    `scurry.stopping.solve_weighted` returns this. `stopper` runs it on any voters, `scurry.Predictor.from_rule` on a
+    forest.
 
     Parameters
     ----------
@@ -106,6 +108,10 @@ class WeightedVoteRule(StoredRule):
             leads[1:-1] = np.minimum(leads[1:-1], _unlikely_leads(weights, rate))
         return np.asarray(leads * scale)
 
+    def stopper(self, random_state: RandomState = None) -> WeightedVoteStopper:
+        """Start one vote, in an order that is drawn; see `WeightedVoteStopper`."""
+        return WeightedVoteStopper(self, random_state)
+
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a JSON-able header and arrays from which `from_parts` makes the same rule."""
         header = {"max_disagreement": self.max_disagreement, "n_classes": self.n_classes}
@@ -114,6 +120,74 @@ class WeightedVoteRule(StoredRule):
     @classmethod
     def _from_parts(cls, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         return cls(arrays["weights"].copy(), header["max_disagreement"], header["n_classes"])
+
+
+class WeightedVoteStopper:
+    """One vote of voters with weights: give the answer of `next_voter` to `update` until that returns True.
+
+    The rule's bound is a probability over random orders of the voters, so the order is drawn here, anew for each vote.
+    `WeightedVoteRule.stopper` makes it.
+
+    Parameters
+    ----------
+    rule : WeightedVoteRule
+    random_state : int, Generator or None
+        Draws the order. One number for all votes would ask in one order for all of them.
+
+    Attributes
+    ----------
+    order : int64 array of shape (n_voters,)
+        In which voters are asked.
+    n_seen : int
+        Answers so far.
+    stopped : bool
+
+    Examples
+    --------
+    >>> from scurry.stopping import solve_weighted
+    >>> votes = [True] * 18 + [False] * 22  # of 10 voters who count three times as much as the other 30, and of these
+    >>> stopper = solve_weighted([3.0] * 10 + [1.0] * 30, 0.05).stopper(random_state=0)
+    >>> while not stopper.update(votes[stopper.next_voter]):
+    ...     pass
+    >>> stopper.decision, stopper.n_seen < 40
+    (1, True)
+    """
+
+    def __init__(self, rule: WeightedVoteRule, random_state: RandomState = None) -> None:
+        check_instance("rule", rule, WeightedVoteRule)
+        self.rule = rule
+        self.order = check_random_state(random_state).permutation(rule.n_voters)
+        self.n_seen, self.stopped = 0, False
+        self._leads = rule.leads(self.order)
+        self._weights_for: list[list[float]] = [[] for _ in range(rule.n_classes)]
+
+    @property
+    def next_voter(self) -> int:
+        """The index of the voter to ask next."""
+        if self.stopped:
+            raise InputError("the vote is over: nobody is to be asked any more; see `decision`")
+        return int(self.order[self.n_seen])
+
+    def update(self, vote: int) -> bool:
+        """Count the answer of `next_voter`, a class index or a bool; return whether to stop. Later ones are ignored."""
+        is_bool = self.rule.n_classes == 2 and isinstance(vote, bool | np.bool_)
+        answer = int(vote) if is_bool else check_count("vote", vote, 0, largest=self.rule.n_classes - 1)
+        if not self.stopped:
+            self._weights_for[answer].append(float(self.rule.weights[self.order[self.n_seen]]))
+            self.n_seen += 1
+            second, first = sorted(self._totals())[-2:]
+            self.stopped = bool(first - second >= self._leads[self.n_seen])
+        return self.stopped
+
+    @property
+    def decision(self) -> int | None:
+        """The class with most weight so far, the lowest of them on a tie; None before any answer."""
+        totals = self._totals()
+        return totals.index(max(totals)) if self.n_seen else None
+
+    def _totals(self) -> list[float]:
+        # Exact sums, so that the order of the voters does not decide close votes.
+        return [math.fsum(weights) for weights in self._weights_for]
 
 
 def solve_weighted(weights: ArrayLike, max_disagreement: float, *, n_classes: int = 2) -> WeightedVoteRule:
