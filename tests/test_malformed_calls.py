@@ -14,7 +14,7 @@ N_CALLS, SEED = int(os.environ.get("SCURRY_CALLS", "250")), int(os.environ.get("
 NOT_CALLED = {
     "AnswerRule", "AnswerStopper", "PluralityFit", "CostMeasurement", "Visit", "Certain", "Count", "GroupTest",
     "Outcomes", "Mean", "CascadeMeasurement", "CascadeRun", "Watch", "OnnxFile",
-    "Drift", "Explanation", "History", "PartState", "State", "Tally",
+    "Drift", "Explanation", "History", "PartState", "Selection", "State", "Tally",
     "BudgetMeasurement", "RankMeasurement", "Offer", "Offers", "App", "create_app", "serve",
     "AbortFlag", "PruningPath", "PruningProblem", "PrunedPoint", "FeatureCosts", "StepOrder", "Export", "Verification",
     "Certificate", "ExitMeasurement", "StepMeasurement", "ValueMeasurement", "RowSummary", "Promise", "Dataset",

@@ -275,6 +275,7 @@ def entries() -> tuple[Entry, ...]:
         "display.EarlyExitDisplay": (partial(plot, s.display.EarlyExitDisplay.from_predictor),
                                      {"predictor": fast, "X": X}),
         "display.VoteRuleDisplay": (lambda rule: s.display.VoteRuleDisplay(rule), {"rule": rule}),
+        "export.flash_bytes": (s.export.flash_bytes, {"pred": forest}),
         "export.to_c": (s.export.to_c, {"pred": forest, "directory": folder / "c2", "X_cal": X}),
         "export.to_onnx": (s.export.to_onnx, {"model": forest, "path": folder / "forest.onnx"}),
         "watch": (s.watch, {"predictor": fast, "share": 0.5, "random_state": 0}),

@@ -234,6 +234,8 @@ class Forest(StoredForest):
         known = {} if categories is None else categories
         check_instance("categories", known, Mapping)
         self.categories = {operator.index(f): freeze(values, None, f"categories[{f}]") for f, values in known.items()}
+        if raw_rows is not None:
+            check_instance("raw_rows", raw_rows, RawRows)
         self.raw_rows, self.front, self.wrapper = raw_rows, front, wrapper
         # Numbers of several types, read into one matrix, are no rows of one type.
         is_mixed = raw_rows is not None and raw_rows.dtype not in (None, self.input_dtype)
