@@ -371,8 +371,8 @@ class TestRows:
         if not rows.any():
             return []
         recall = [float((a[rows] == name).mean()) for a in answers]
-        # An answer that nobody gets is never wrong.
-        precision = [float(rows[a == name].mean()) if (a == name).any() else 1.0 for a in answers]
+        # An answer that nobody gets is neither right nor wrong.
+        precision = [float(rows[a == name].mean()) if (a == name).any() else np.nan for a in answers]
         return [
             Column(f"recall of {name}", np.array(recall), format_share),
             Column(f"precision of {name}", np.array(precision), format_share),
@@ -585,7 +585,7 @@ def render_quality(story: Story, test: TestRows) -> Markup | None:
         tag(
             "p",
             f"Measured on {len(test):,} labelled test rows. Recall is the share of a class's rows that get its label; "
-            "precision is the share of a label's rows that are of its class.",
+            "precision is the share of a label's rows that are of its class. A dash stands for a share of no rows.",
         ),
         _tabulate_measures(titles, found, _measure_scores(story, test), test.main_class),
         _tabulate_classes(titles, found) if len(full.classes) > 2 else None,
@@ -630,7 +630,7 @@ def _tabulate_measures(
 
 
 def _compare(name: str, values: list[float], write: Any) -> list[object]:
-    cells: list[object] = [name, *("none" if np.isnan(value) else write(value) for value in values)]
+    cells: list[object] = [name, *("–" if np.isnan(value) else write(value) for value in values)]
     if len(values) > 1:
         change = values[1] - values[0]
         sign = "" if not change else "+" if change > 0 else "\u2212"
@@ -646,7 +646,7 @@ def _tabulate_classes(titles: list[str], found: list[LabelQuality]) -> Markup:
     for k in chosen:
         cells: list[object] = [found[0].classes[k], f"{n_rows[k]:,}"]
         shares = [*(each.recall[k] for each in found), *(each.precision[k] for each in found)]
-        cells += ["none" if np.isnan(share) else format_share(float(share)) for share in shares]
+        cells += [format_share(float(share)) for share in shares]
         rows.append(cells)
     header: list[object] = ["Class", "Rows"]
     header += [f"{measure}: {title.lower()}" for measure in ("Recall", "Precision") for title in titles]
