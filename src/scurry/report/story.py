@@ -159,7 +159,8 @@ class Story:
 
     `answers` and `probabilities` (None if they are not known) are those at the budget shown first, which `when` names
     if the subject has several. `row_columns` are listed for each row whose answer changed: another answer than the full
-    model's, unless `changed` says which. `tests` are those of groups of rows, made when the plan was made.
+    model's, unless `changed` says which. `tests` are those of groups of rows, made when the plan was made. `remark`
+    says why the test rows judge nothing new, if they do not.
     """
 
     kind: str
@@ -181,6 +182,7 @@ class Story:
     runners: Sequence[Runner]
     recipe: str
     settings: Mapping[str, str] = field(default_factory=dict)
+    remark: str = ""
 
 
 class TestRows:
