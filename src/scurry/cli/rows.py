@@ -29,6 +29,7 @@ from scurry.cli.program import (
     console,
     list_first,
     make_table,
+    say,
     show,
     show_progress,
     show_spinner,
@@ -174,6 +175,7 @@ def predict(
         "written": report.written,
         "skipped": report.skipped,
         "failed": report.failed,
+        "unknown_categories": report.n_unknown,
     }
     if watching is not None and watch is not None:
         watching.save(watch)
@@ -186,6 +188,9 @@ def predict(
     if watching is not None:
         lines["watch"] = watching.state.verdict
     show(facts, as_json, lines)
+    for column, n_unknown in report.n_unknown.items():
+        what = f"{n_unknown:,} of {report.n_rows:,} rows have a value that is no category of the model"
+        say("warning: ", "bold yellow", f"column {column!r}: {what}; it counts as missing")
     for name, message in report.failed.items():
         console(stderr=True).print(
             "[bold red]failed:[/bold red]", Text(message if name in message else f"{name}: {message}")
