@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import inspect
 import io
+import json
 import re
 import runpy
 import shlex
@@ -91,6 +92,14 @@ def test_the_saved_file_predicts_the_same(readme):
 )
 def test_the_code_of_documents_runs(path, tmp_path):
     run_blocks(path, tmp_path)
+
+
+def test_the_file_of_prices_that_is_shown_is_the_one_that_is_used(tmp_path):
+    path = TOP / "docs" / "how-to" / "features.md"
+    shown = re.findall(r"^```json\n(.*?)^```$", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    run_blocks(path, tmp_path)
+    used = json.loads((tmp_path / "costs.json").read_text(encoding="utf-8"))
+    assert [json.loads(text) for text in shown] == [used]
 
 
 def test_outputs_agree_but_for_the_last_digits():
