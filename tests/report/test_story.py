@@ -58,13 +58,15 @@ def test_quality_and_change_of_classifiers_are_shares(forest, data):
     assert columns["became right"] == [((full != y) & (y == 0)).mean(), 0]
 
 
-def test_quality_and_change_of_regressors_are_squares(data):
+def test_quality_and_change_of_regressors_are_in_the_unit_of_values(data):
     X, y = data["test"]
     model = RandomForestRegressor(3, max_depth=3, random_state=0).fit(*data["fit"])
     test = TestRows(scurry.from_model(model), X, y)
-    assert test.measure_quality(y + 2.0) == pytest.approx(4)
-    assert test.measure_change(test.full + 3.0) == pytest.approx(9)
-    assert [column.name for column in test.compare([y])] == ["mean squared error", "mean squared change"]
+    assert test.measure_quality(y + 2.0) == pytest.approx(2)
+    assert test.measure_change(test.full + 3.0) == pytest.approx(3)
+    assert [column.name for column in test.compare([y])] == ["RMSE", "root mean squared change"]
+    tile = tell_whole(test.forest, test).tiles[-1]
+    assert (tile.name, tile.value) == ("RMSE", f"{metrics.root_mean_squared_error(y, model.predict(X)):.3g}")
 
 
 def test_thinned_rows_are_evenly_spaced(forest, data):
@@ -153,7 +155,9 @@ def test_promises_about_labels_need_labels(test_rows):
     without = TestRows(test_rows.forest, test_rows.rows)
     for promise in (Accuracy(0.1), Recall(1, 0.1)):
         claims = claim_promise(Certificate(method="by hand", promise=promise), outcomes_of(without, test_rows.full))
-        assert [claim.promised for claim in claims] == ["nothing"]
+        promised, labels = claims
+        assert promised.measured == "not measured: this promise needs labels (y_test)"
+        assert (labels.what, labels.promised) == ("labels other than the model's", "nothing")
 
 
 def claims_of(promise, outcomes):

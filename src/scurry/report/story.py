@@ -310,12 +310,12 @@ class TestRows:
         """Name of the quality metric."""
         if self.groups is not None:
             return f"NDCG@{_N_RANKED}"
-        return "accuracy" if self.forest.is_classifier else "mean squared error"
+        return "accuracy" if self.forest.is_classifier else "RMSE"
 
     @property
     def change_name(self) -> str:
         """Name of the measure of change against the full model."""
-        return "labels changed" if self.forest.is_classifier else "mean squared change"
+        return "labels changed" if self.forest.is_classifier else "root mean squared change"
 
     @property
     def format_value(self) -> Callable[[float], str]:
@@ -323,17 +323,15 @@ class TestRows:
         return format_share if self.forest.is_classifier else format_number
 
     def measure_quality(self, answers: NDArray[Any]) -> float:
-        """Return the accuracy of answers, their mean squared error, or how well they rank."""
+        """Return the accuracy of answers, their root mean squared error, or how well they rank."""
         assert self.y is not None
         if self.groups is not None:
             return _ndcg(self.y, answers, self.groups)
-        return float((answers == self.y).mean() if self.forest.is_classifier else ((answers - self.y) ** 2).mean())
+        return float((answers == self.y).mean()) if self.forest.is_classifier else _rms(answers - self.y)
 
     def measure_change(self, answers: NDArray[Any]) -> float:
-        """Return the share of answers other than the full model's, or the mean squared difference."""
-        if self.forest.is_classifier:
-            return float((answers != self.full).mean())
-        return float(((answers - self.full) ** 2).mean())
+        """Return the share of answers other than the full model's, or the root mean squared difference."""
+        return float((answers != self.full).mean()) if self.forest.is_classifier else _rms(answers - self.full)
 
     def compare(self, answers: Sequence[NDArray[Any]]) -> list[Column]:
         """Return quality (if labels are known) and change at every budget, and what the changes did."""
@@ -386,6 +384,11 @@ class TestRows:
             return []
         ours, full = (self.format_value(self.measure_quality(each)) for each in (answers, self.full))
         return [Claim(self.quality_name, "nothing", f"{ours}; {self.name}: {full}")]
+
+
+def _rms(differences: NDArray[Any]) -> float:
+    """Return the root mean square, which is in the unit of the values."""
+    return float(np.sqrt((differences**2).mean()))
 
 
 def _ndcg(grades: NDArray[np.float64], scores: NDArray[np.float64], queries: NDArray[Any]) -> float:
@@ -480,6 +483,8 @@ def claim_promise(
         else:
             pairs = zip(counts, audit.parts, strict=True)
             claims = [_claim_part(count, part, confidence) for count, part in pairs if count.n_rows]
+    elif is_promised and promise.NEEDS_LABELS and outcomes.y is None:
+        claims = [Claim("what is promised", "as said above", "not measured: this promise needs labels (y_test)")]
     else:
         claims = [_claim_nothing(count) for count in counts if count.n_rows]
     every_label = _claim_nothing(Labels(0.0).count(outcomes)[0])
