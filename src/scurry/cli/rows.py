@@ -228,7 +228,7 @@ def serve(
     Requests that cannot be answered in time are refused with status 503. SIGTERM and Ctrl-C stop the server; it answers
     those that wait first.
 
-    Needs the extra serve: pip install "scurry[serve]"
+    Needs the extra serve: pip install "scurry\\[serve]"
     """
     from scurry import serving
 
