@@ -151,7 +151,7 @@ def test_bench(run, folder):
     found = json.loads(run("bench", folder / "fast.scurry", folder / "new.parquet", "--json"))
     assert all(list(times) == ["all trees", "by its plan"] for times in found.values())
     assert next(iter(found)) == "69 rows, 1 thread"
-    assert list(found)[-3:] == ["one row", "one by one, 69 rows, median", "one by one, 69 rows, p99"]
+    assert list(found)[-3:] == ["one row, predict", "one_row(), 69 rows, median", "one_row(), 69 rows, p99"]
     output = run("bench", folder / "model.skops", folder / "new.parquet")
     assert "RandomForestClassifier  all trees" in output
     assert output.count(" ×") == len(found)

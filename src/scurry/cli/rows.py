@@ -292,24 +292,30 @@ def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: T
 
     The framework is timed if the file holds its model (skops, pickle).
 
-    They take turns, and the shortest of several times counts; of rows that come one by one, the median and the 99th
-    percentile.
+    They take turns, and the shortest of several times counts. Rows that come one by one are answered by the function
+    that one_row() of the model makes, as in a service, and by the framework's predict: the median and the 99th
+    percentile of different rows.
     """
+    from scurry.forest import as_rows
     from scurry.timing import Runner, measure_laps, measure_rows, wrap_model
 
     with show_spinner(f"Reading {model.name}"):
         read = read_model(model, rows=rows, trust_pickle=trust_pickle)
     with show_spinner("Reading rows"):
         X, _ = read_rows(rows, read.forest)
-    runners = [Runner("all trees", read.forest.predict)]
-    if read.subject is not read.forest:
-        runners.append(Runner("by its plan", read.predictor.predict))
+    forest = read.forest
+    runners = [Runner("all trees", forest.predict, one_row=forest.one_row)]
+    if read.subject is not forest:
+        runners.append(Runner("by its plan", read.predictor.predict, one_row=read.predictor.one_row))
     if read.source is not None:
         # First, because the last column compares the last runner with the first.
         runners.insert(0, wrap_model(read.source))
     with show_spinner(f"Timing {len(X):,} rows"):
         given = X if read.source is None else X.to_pandas()
-        times = [*measure_laps(runners, given), *measure_rows(runners, given)]
+        # An array that means the same as the table; where it does not, functions of one row get tables.
+        has_values = forest.encode_numbers and len(forest.categories) > 0
+        is_plain = forest.front is None and forest.raw_rows is None and not has_values
+        times = [*measure_laps(runners, given), *measure_rows(runners, given, as_rows(forest, X) if is_plain else None)]
     if as_json:
         found = {lap.task: dict(zip((r.name for r in runners), lap.seconds, strict=True)) for lap in times}
         typer.echo(json.dumps(found, indent=1))
