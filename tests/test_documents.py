@@ -137,6 +137,15 @@ def test_papers_have_experiments():
         assert (TOP / "benchmarks" / "papers" / f"{paper.replace('-', '_')}.py").exists(), paper
 
 
+def test_every_paper_can_be_cited():
+    text = (TOP / "docs" / "papers.md").read_text(encoding="utf-8")
+    cited = " ".join(re.findall(r"^    title: (.*)$", (TOP / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE))
+    titles = re.findall(r"^\*\*.*?, \*(.*?)\*,", text, flags=re.MULTILINE)
+    assert len(titles) == 9
+    for title in titles:
+        assert title.lower() in cited.lower().replace("\\", ""), title
+
+
 def public_names():
     """Yield every public name as users write it after `scurry.`: those of the package and of its public modules."""
     for name in scurry.__all__:
