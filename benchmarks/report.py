@@ -19,8 +19,8 @@ from tables import WIDTH, table
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results"
 QUICK = (
-    "This was run with --quick: single repeats, of few rows and small forests. They scatter, so the verdicts below mean "
-    "little. Run it without --quick to compare with the paper."
+    "This was run with --quick: single repeats, of few rows and small forests. They scatter, so the verdicts below "
+    "mean little. Run it without --quick to compare with the paper."
 )
 
 

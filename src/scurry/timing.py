@@ -72,7 +72,8 @@ def measure_laps(runners: Sequence[Runner], X: Any) -> list[Lap]:
 def measure_rows(runners: Sequence[Runner], X: Any, rows: Any = None) -> list[Lap]:
     """Time runners on rows that come one by one: the median and the 99th percentile of what different rows take.
 
-    Runners with a function of one row are timed by it, as a service would call it. Of each row the first call counts too, if there is time for one round only: two seconds end it.
+    Runners with a function of one row are timed by it, as a service would call it. Of each row the first call counts
+    too, if there is time for one round only: two seconds end it.
 
     Parameters
     ----------

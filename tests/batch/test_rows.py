@@ -203,8 +203,8 @@ def test_unknown_categories_are_counted(make, shops):
     scoring = Scoring(predictor=scurry.Predictor.full(scurry.from_model(make(frame, y), rows=frame)))
     assert not scoring.prepare(pa.RecordBatch.from_pandas(frame)).n_unknown
     towns = pa.array(["a", "A", None, "z", "b", None])
-    for given in (towns, towns.dictionary_encode(), towns.dictionary_encode("encode")):
-        new = pa.record_batch({"size": [1, 5, 9, 9, 7, 1], "in town": given, "income": [0.0, np.nan, None, 1, 2, 3]})
+    for column in (towns, towns.dictionary_encode(), towns.dictionary_encode("encode")):
+        new = pa.record_batch({"size": [1, 5, 9, 9, 7, 1], "in town": column, "income": [0.0, np.nan, None, 1, 2, 3]})
         assert scoring.prepare(new).n_unknown == {"in town": 2, "size": 1}
     new = pa.record_batch({"size": [1.0, np.nan, 12.0, None], "in town": list("abca"), "income": np.zeros(4)})
     assert scoring.prepare(new).n_unknown == {"size": 1}

@@ -18,7 +18,9 @@ def test_a_quick_report_says_that_its_verdicts_mean_little(quick, tmp_path, monk
     report.Report("paper", "A paper", "One repeat.", quick=quick)
     (written,) = tmp_path.glob("*.md")
     text = " ".join(written.read_text(encoding="utf-8").split())
-    assert ("single repeats, of few rows and small forests. They scatter, so the verdicts below mean little" in text) == quick
+    assert (
+        "single repeats, of few rows and small forests. They scatter, so the verdicts below mean little" in text
+    ) == quick
 
 
 def test_every_experiment_whose_claims_have_verdicts_says_whether_it_is_quick():

@@ -268,7 +268,7 @@ class TestThresholdsAsWritten:
     def test_a_step_that_rounds_scores_away_is_refused(self):
         forest = scurry.from_model(GradientBoostingClassifier(n_estimators=5, random_state=0).fit(X[:200], Y[:200]))
         thresholds = np.full((1, 6), -1.5), np.full((1, 6), 1.5)
-        with pytest.raises(InputError, match="step 1 is too large: a leaf of .* would count as 0"):
+        with pytest.raises(InputError, match=r"step 1 is too large: a leaf of .* would count as 0"):
             ExitRule(kind="scores", weights=np.ones(1), lower=thresholds[0], upper=thresholds[1]).check(forest)
         step = 2.0**-20
         rule = ExitRule(

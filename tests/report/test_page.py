@@ -218,9 +218,11 @@ def read_text(subject, folder, X, y=None):
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
 def test_calibration_rows_judge_nothing_new(precision, data, exit_by, forest, tmp_path):
     fast = exit_by(forest, "qwyc")
-    (X_cal, y_cal), (X, y) = data["cal"], data["test"]
+    (X_cal, y_cal), (X, _) = data["cal"], data["test"]
     remark = "The test rows are those that it was calibrated on: they judge nothing new."
-    assert read_text(fast, tmp_path, X_cal.astype(precision), y_cal).count(remark) == 2  # at the top, and at the verdict
+    assert (
+        read_text(fast, tmp_path, X_cal.astype(precision), y_cal).count(remark) == 2
+    )  # at the top, and at the verdict
     for others in (X, X_cal[:-1], np.vstack([X_cal, X[:1]])):
         assert "judge nothing new" not in read_text(fast, tmp_path, others)
 

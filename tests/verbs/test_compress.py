@@ -154,7 +154,7 @@ def test_another_size(model):
     # A forest that is too large to be measured is too large.
     small = scurry.compress(model, X[CAL], max_bytes=400, size_of=at_most(1000))
     assert small.forest.n_nodes <= 400
-    with pytest.raises(InfeasibleError, match="smallest candidate takes [0-9]+ bytes. Allow as many"):
+    with pytest.raises(InfeasibleError, match=r"smallest candidate takes [0-9]+ bytes. Allow as many"):
         scurry.compress(model, X[CAL], max_bytes=1, size_of=lambda forest: forest.n_nodes)
     with pytest.raises(InputError, match="more than 1 nodes"):
         scurry.compress(model, X[CAL], max_bytes=1, size_of=at_most(1))

@@ -33,14 +33,14 @@ _N_ROWS_PER_BATCH = 1 << 16
 class PreparedBatch(NamedTuple):
     """Rows of a batch as the forest reads them, of shape (n_rows, n_features), and its columns to pass through.
 
-    `groups` are the queries of its rows, where the predictor ranks within queries. `n_unknown` counts values that are no
-    category of the model, by column.
+    `groups` are the queries of its rows, where the predictor ranks within queries. `n_unknown` counts values that are
+    no category of the model, by column.
     """
 
     rows: NDArray[Any]
     kept: dict[str, Any]
-    groups: NDArray[Any] | None = None
-    n_unknown: Counter[str] = Counter()
+    groups: NDArray[Any] | None
+    n_unknown: Counter[str]
 
 
 @dataclass(frozen=True, kw_only=True)

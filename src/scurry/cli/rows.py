@@ -223,12 +223,12 @@ def serve(
     share: Share = 0.002,
     trust_pickle: TrustPickle = False,
 ) -> None:
-    """Answer requests over HTTP, with version 2 of the Open Inference Protocol.
+    r"""Answer requests over HTTP, with version 2 of the Open Inference Protocol.
 
     Requests that cannot be answered in time are refused with status 503. SIGTERM and Ctrl-C stop the server; it answers
     those that wait first.
 
-    Needs the extra serve: pip install "scurry\\[serve]"
+    Needs the extra serve: pip install "scurry\[serve]"
     """
     from scurry import serving
 

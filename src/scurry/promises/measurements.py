@@ -275,7 +275,9 @@ class BudgetMeasurement:
         """Return what was measured, by name."""
         in_turn = ""
         if self.left_out_cost is not None:
-            in_turn = f", which grew it too; {format_number(self.left_out_cost)} on rows left out in turn (as offers_ says)"
+            in_turn = (
+                f", which grew it too; {format_number(self.left_out_cost)} on rows left out in turn (as offers_ says)"
+            )
         lines = {
             "mean cost per row": f"{format_number(self.cost)} on the rows that chose the forest{in_turn}; "
             f"the given estimator before pruning: {format_number(self.full_cost)}",

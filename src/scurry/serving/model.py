@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 
 from scurry.checks import check_count
 from scurry.errors import InputError
-from scurry.formatting import format_seconds
 from scurry.forest import CodedRows, Combinations, Forest, RawRows, as_rows, reader_of
+from scurry.formatting import format_seconds
 from scurry.monitoring import Watch
 from scurry.predictor import Predictor
 from scurry.runners.runner import STOP_REASONS, Run
