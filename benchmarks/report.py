@@ -18,12 +18,18 @@ from tables import WIDTH, table
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results"
+QUICK = (
+    "This was run with --quick: single repeats, of few rows and small forests. They scatter, so the verdicts below "
+    "mean little. Run it without --quick to compare with the paper."
+)
 
 
 class Report:
     """Markdown that grows; the file is complete after every addition, so an interrupted run keeps what it has."""
 
-    def __init__(self, name: str, title: str, protocol: str, packages: Sequence[str] = ()) -> None:
+    def __init__(
+        self, name: str, title: str, protocol: str, packages: Sequence[str] = (), *, quick: bool = False
+    ) -> None:
         started = datetime.now().astimezone()
         self.stem = f"{name}-{started:%Y-%m-%dT%H%M}-{commit()}"
         self.texts: list[str] = []
@@ -33,6 +39,8 @@ class Report:
         self.say(f"{machine()}; {started.isoformat(timespec='seconds')}, commit {commit()}; {_load('at the start')}.")
         self.say(", ".join(f"{package} {version(package)}" for package in ("scurry", "numpy", *packages)) + ".")
         self.say(protocol)
+        if quick:
+            self.say(QUICK)
 
     def say(self, text: str) -> None:
         """Add a paragraph or a heading."""

@@ -128,6 +128,11 @@ def test_features_without_names_go_by_number():
         ({"groups": [0, 0, 0], "group_costs": [-1]}, r"group_costs\[0\] \(group 0\) is -1"),
         ({"groups": {"blood": ["TSH", "T4"]}}, "groups names 'T4', which is no feature; known are 'age', 'TSH', 'T3'"),
         ({"groups": {"blood": [3]}}, "groups names 3, which is no feature"),
+        (
+            {"groups": {"TSH": "blood", "age": "", "T3": "blood"}},
+            r"groups names 'blood', which is no feature; it lists the features of each group, not the group of each "
+            r"feature, such as \{'blood': \['TSH', 'T3'\], '': \['age'\]\}",
+        ),
         ({"groups": {"blood": [1.5]}}, "groups names 1.5, which is no feature"),
         ({"groups": {"a": ["TSH"], "b": ["TSH"]}}, "groups has feature 'TSH' twice"),
         (

@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import inspect
 import io
+import json
 import re
 import runpy
 import shlex
@@ -93,6 +94,14 @@ def test_the_code_of_documents_runs(path, tmp_path):
     run_blocks(path, tmp_path)
 
 
+def test_the_file_of_prices_that_is_shown_is_the_one_that_is_used(tmp_path):
+    path = TOP / "docs" / "how-to" / "features.md"
+    shown = re.findall(r"^```json\n(.*?)^```$", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    run_blocks(path, tmp_path)
+    used = json.loads((tmp_path / "costs.json").read_text(encoding="utf-8"))
+    assert [json.loads(text) for text in shown] == [used]
+
+
 def test_outputs_agree_but_for_the_last_digits():
     agree = PRINTED["agree"]
     assert agree("trees per row  3.27\n", "trees per row   3.31\n")
@@ -126,6 +135,15 @@ def test_papers_have_experiments():
     text = (TOP / "docs" / "papers.md").read_text(encoding="utf-8")
     for paper in set(re.findall(r"`scurry reproduce ([\w-]+)`", text)):
         assert (TOP / "benchmarks" / "papers" / f"{paper.replace('-', '_')}.py").exists(), paper
+
+
+def test_every_paper_can_be_cited():
+    text = (TOP / "docs" / "papers.md").read_text(encoding="utf-8")
+    cited = " ".join(re.findall(r"^    title: (.*)$", (TOP / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE))
+    titles = re.findall(r"^\*\*.*?, \*(.*?)\*,", text, flags=re.MULTILINE)
+    assert len(titles) == 9
+    for title in titles:
+        assert title.lower() in cited.lower().replace("\\", ""), title
 
 
 def public_names():

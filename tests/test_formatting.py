@@ -50,6 +50,7 @@ def test_percent(rate, shown):
         (0.99999999, "99.99 %"),
         (1.25, "125.00 %"),
         (-0.02, "-2.00 %"),
+        (float("nan"), "–"),
     ],
 )
 def test_share(share, shown):

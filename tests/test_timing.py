@@ -35,7 +35,7 @@ def test_everybody_gets_the_users_table_and_the_model_keeps_its_settings(monkeyp
         calls.append((type(rows), len(rows), n_threads))
 
     found = measure_laps([wrap_model(model), Runner("ours", answer), Runner("array", answer, table.to_numpy())], table)
-    assert [lap.task for lap in found] == ["30 rows, 1 thread", "30 rows, 4 threads", "one row"]
+    assert [lap.task for lap in found] == ["30 rows, 1 thread", "30 rows, 4 threads", "one row, predict"]
     assert all(len(lap.seconds) == 3 for lap in found)
     sizes = {(30, 1), (30, 4), (1, 1)}
     assert set(seen) == {(pd.DataFrame, *size) for size in sizes}
@@ -64,3 +64,20 @@ def test_rows_that_come_one_by_one_have_a_median_and_a_tail(monkeypatch):
     assert [median.task, tail.task] == ["one by one, 10 rows, median", "one by one, 10 rows, p99"]
     assert set(seen) == set(np.arange(0.0, 20.0, 2))  # every row, not one again and again
     assert median.seconds[0] < 1e-3 <= median.seconds[1] <= tail.seconds[1]
+
+
+def test_rows_that_come_one_by_one_are_answered_by_functions_of_one_row(monkeypatch):
+    monkeypatch.setattr("scurry.timing._MAX_SECONDS", 0.01)
+    table, seen = pd.DataFrame({"a": range(10), "b": 1.0}), []
+
+    def refuse(rows, n_threads):
+        raise AssertionError("predict is not what a service calls")
+
+    ours = Runner("ours", refuse, one_row=lambda: seen.append)
+    laps = measure_rows([ours, Runner("framework", lambda rows, _: None)], table, table.to_numpy())
+    assert [lap.task for lap in laps] == ["one_row(), 10 rows, median", "one_row(), 10 rows, p99"]
+    assert {type(row) for row in seen} == {np.ndarray}
+    assert {tuple(row) for row in seen} == {(at, 1.0) for at in range(10)}
+    seen.clear()
+    measure_rows([ours], table)
+    assert {type(row) for row in seen} == {pd.DataFrame}

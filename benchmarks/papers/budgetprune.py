@@ -134,6 +134,7 @@ def main() -> None:
         f"{min(1, 2.5 * arguments.share):.0%} of nomao's."
         + (" --quick: few rows, 10 trees, 15 rounds." if arguments.quick else ""),
         ["scipy", "scikit-learn"],
+        quick=arguments.quick,
     )
     datasets = {case.dataset for case in CASES.values()}
     missing = {name for name in datasets if load(name, report) is None}

@@ -94,6 +94,7 @@ def main() -> None:
         f"{arguments.repeats} repeat(s); Sonar and Heart: of {N_FOLDS} folds; Forest: the paper's sizes."
         + (" --quick: 3,000 rows, 10 trees, as written." if arguments.quick else ""),
         ["scikit-learn"],
+        quick=arguments.quick,
     )
     at_hand = {name for name in sorted({name for _, name, _ in PLAN}) if load(name, report) is not None}
     plan = [one for one in PLAN if one[1] in at_hand and (not arguments.quick or one[0] is AS_WRITTEN)]

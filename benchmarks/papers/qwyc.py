@@ -92,6 +92,7 @@ def main() -> None:
         "LightGBM, 500 trees, learning rate 0.05, 2^depth leaves, at least 20 rows per leaf; adult depth 5, in the "
         "first repeat with UCI's split, nomao depth 9 with the 8 features of most gain and an 80/20 split.",
         ["lightgbm"],
+        quick=quick,
     )
     result = result_of(found)
     describe(report, result)

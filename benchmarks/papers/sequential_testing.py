@@ -85,6 +85,7 @@ def main() -> None:
         "Stopping a vote: published against obtained",
         f"only {QUICK_ROWS:,} rows of each dataset (--quick): forests are weaker." if max_rows else "All rows.",
         ["scikit-learn"],
+        quick=arguments.quick,
     )
     header = ["", "published", "obtained", "repeats", "interval", "verdict", "why"]
     report.table("Claims", header, [claim_cells(claim) for claim in (*result.claims, *result.readings)])

@@ -99,6 +99,7 @@ def main() -> None:
         f"{', '.join(rows_of)}, split 50/25/25. "
         "NMA: mean test accuracy over all states, the first included, over that of the last.",
         ["scikit-learn"],
+        quick=quick,
     )
     ten_trees = None if quick else kept.get({"figure": 4, "trees": 10}, _find_ten_trees)
     result = result_of(runs, _runs(kept, fewer), timer, generation, ten_trees)

@@ -390,7 +390,17 @@ def _check_groups(features: Sequence[Any], given: Any) -> tuple[NDArray[np.int64
 
 def _check_named_groups(names: list[Any], given: Mapping[Any, Any]) -> tuple[NDArray[np.int64], list[Any]]:
     membership = np.full(len(names), -1)
-    for group, members in enumerate(given.values()):
+    values = list(given.values())
+    if given and set(given) <= set(names) and all(isinstance(v, str | int) and v not in names for v in values):
+        meant: dict[Any, list[Any]] = {}
+        for feature, group_name in given.items():
+            meant.setdefault(group_name, []).append(feature)
+        raise InputError(
+            f"groups names {values[0]!r}, which is no feature; it lists the features of each group, not the group of "
+            f"each feature, such as {meant!r:.200}",
+            argument="groups",
+        )
+    for group, members in enumerate(values):
         # A string is one feature's name, not a list of letters.
         for member in [members] if isinstance(members, str) else members:
             at = names.index(member) if member in names else member

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isnan
 
 
 def format_number(value: float) -> str:
@@ -34,11 +35,17 @@ def format_percent(rate: float) -> str:
 def format_share(share: float) -> str:
     """Return a measured share in percent. It says 0 % only of nothing, and 100 % only of everything.
 
+    A share of no rows, which is NaN, is a dash.
+
     Examples
     --------
     >>> format_share(0.8564), format_share(0.00125), format_share(0), format_share(0.00001), format_share(0.999999)
     ('85.64 %', '0.125 %', '0 %', '0.001 %', '99.99 %')
+    >>> format_share(float("nan"))
+    '–'
     """
+    if isnan(share):
+        return "–"
     if share in (0, 1):
         return f"{100 * share:.0f} %"
     percent = 100 * share

@@ -20,11 +20,15 @@ _MIN_ROUNDS, _MAX_SECONDS = 2, 2.0  # of a task: the first round also pays for w
 
 
 class Runner(NamedTuple):
-    """A way to get answers: a function of rows and a number of threads. `table` replaces the user's, if given."""
+    """A way to get answers: a function of rows and a number of threads. `table` replaces the user's, if given.
+
+    `one_row` makes a function of a single row, where there is one for that.
+    """
 
     name: str
     answer: Callable[[Any, int], object]
     table: Any = None
+    one_row: Callable[[], Callable[[Any], object]] | None = None
 
 
 class Lap(NamedTuple):
@@ -55,7 +59,7 @@ def measure_laps(runners: Sequence[Runner], X: Any) -> list[Lap]:
     tasks = {f"{n_rows:,} rows, 1 thread": (n_rows, 1, _ROUNDS_BATCH)}
     if n_cores > 1:
         tasks[f"{n_rows:,} rows, {n_cores} threads"] = (n_rows, n_cores, _ROUNDS_BATCH)
-    tasks["one row"] = (1, 1, _ROUNDS_ROW)
+    tasks["one row, predict"] = (1, 1, _ROUNDS_ROW)
     laps = []
     for task, (count, n_threads, n_rounds) in tasks.items():
         runs = [_prepare(runner, X, count, n_threads) for runner in runners]
@@ -65,15 +69,18 @@ def measure_laps(runners: Sequence[Runner], X: Any) -> list[Lap]:
     return laps
 
 
-def measure_rows(runners: Sequence[Runner], X: Any) -> list[Lap]:
+def measure_rows(runners: Sequence[Runner], X: Any, rows: Any = None) -> list[Lap]:
     """Time runners on rows that come one by one: the median and the 99th percentile of what different rows take.
 
-    Of each row the first call counts too, if there is time for one round only: two seconds end it.
+    Runners with a function of one row are timed by it, as a service would call it. Of each row the first call counts
+    too, if there is time for one round only: two seconds end it.
 
     Parameters
     ----------
     runners : sequence of Runner
     X : array or DataFrame of shape (n_rows, n_features)
+    rows : array of shape (n_rows, n_features), optional
+        The same rows as functions of one row read them; by default each gets a table of one row.
 
     Returns
     -------
@@ -82,7 +89,7 @@ def measure_rows(runners: Sequence[Runner], X: Any) -> list[Lap]:
     with require_extra("fit", "timing"):
         from threadpoolctl import threadpool_limits
     n_rows = min(count_rows(X), _SINGLE_ROWS)
-    runs = [[_prepare(runner, X, 1, 1, at) for at in range(n_rows)] for runner in runners]
+    runs = [_prepare_rows(runner, X, rows, n_rows) for runner in runners]
     taken: list[list[float]] = [[] for _ in runners]
     deadline = time.perf_counter() + _MAX_SECONDS
     with threadpool_limits(1, "openmp"):
@@ -94,7 +101,8 @@ def measure_rows(runners: Sequence[Runner], X: Any) -> list[Lap]:
                     start = time.perf_counter()
                     calls[at]()
                     times.append(time.perf_counter() - start)
-    said = f"one by one, {n_rows:,} rows"
+    by = "one_row()" if any(runner.one_row is not None for runner in runners) else "one by one"
+    said = f"{by}, {n_rows:,} rows"
     return [
         Lap(f"{said}, {name}", [float(np.quantile(times, share)) for times in taken])
         for name, share in (("median", 0.5), ("p99", 0.99))
@@ -124,13 +132,21 @@ def wrap_model(model: Any) -> Runner:
 
 
 def _prepare(runner: Runner, X: Any, count: int, n_threads: int, start: int = 0) -> Callable[[], object]:
-    table = X if runner.table is None else runner.table
+    return partial(runner.answer, _slice(X if runner.table is None else runner.table, start, count), n_threads)
+
+
+def _prepare_rows(runner: Runner, X: Any, rows: Any, n_rows: int) -> list[Callable[[], object]]:
+    if runner.one_row is None:
+        return [_prepare(runner, X, 1, 1, at) for at in range(n_rows)]
+    call = runner.one_row()
+    return [partial(call, _slice(X, at, 1) if rows is None else rows[at]) for at in range(n_rows)]
+
+
+def _slice(table: Any, start: int, count: int) -> Any:
     frame = as_frame(table)
     if frame is not None:
-        some = frame[start : start + count].to_native()
-    else:
-        some = (table.tocsr() if hasattr(table, "tocsr") else np.asanyarray(table))[start : start + count]
-    return partial(runner.answer, some, n_threads)
+        return frame[start : start + count].to_native()
+    return (table.tocsr() if hasattr(table, "tocsr") else np.asanyarray(table))[start : start + count]
 
 
 def race(n_rounds: int, *runs: Callable[[], object], max_seconds: float = float("inf")) -> list[float]:

@@ -6,7 +6,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier
+from lightgbm import LGBMClassifier
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 import scurry
 from scurry import batch
@@ -48,7 +52,7 @@ def test_rows_are_what_any_table_gives(input_dtype, batch):
     names = ["a_b", "c", "d"] if "a_b" in batch.schema.names else NAMES
     forest = complete_forest(2, 2, 3, 2, feature_names=names, input_dtype=input_dtype)
     scoring = Scoring(predictor=scurry.Predictor.full(forest), keep=("id",))
-    rows, kept, _ = scoring.prepare(batch)
+    rows, kept, *_ = scoring.prepare(batch)
     expected = as_rows(forest, pa.Table.from_batches([batch]))
     np.testing.assert_array_equal(rows.astype(expected.dtype), expected)
     assert kept["id"].equals(batch.column("id"))
@@ -164,3 +168,43 @@ def test_misuse(ranked, tmp_path):
     table.assign(query=table["query"].where(table["query"] != "q3")).to_parquet(tmp_path / "rows.parquet")
     with pytest.raises(InputError, match="has missing values"):
         batch.score(tmp_path / "rows.parquet", fast, tmp_path / "out", groups="query")
+
+
+@pytest.fixture(scope="module")
+def shops():
+    """Rows with categories of texts and of numbers, and whether they buy."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"in town": rng.choice(["a", "b", "c"], 600), "size": rng.choice([1, 5, 9], 600)})
+    frame["income"] = rng.normal(size=600)
+    return frame, (frame["in town"] == "a") ^ (frame["size"] == 5) ^ (frame["income"] > 0.5)
+
+
+def one_hot(frame, y):
+    encoder = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), ["in town", "size"]), remainder="passthrough"
+    )
+    return make_pipeline(encoder, RandomForestClassifier(5, random_state=0)).fit(frame, y)
+
+
+MAKERS = {
+    "lightgbm": lambda frame, y: LGBMClassifier(n_estimators=5, verbose=-1, n_jobs=1).fit(
+        frame.astype({"in town": "category", "size": "category"}), y
+    ),
+    "histogram": lambda frame, y: HistGradientBoostingClassifier(
+        max_iter=5, categorical_features=["in town", "size"]
+    ).fit(frame, y),
+    "pipeline": one_hot,
+}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_unknown_categories_are_counted(make, shops):
+    frame, y = shops
+    scoring = Scoring(predictor=scurry.Predictor.full(scurry.from_model(make(frame, y), rows=frame)))
+    assert not scoring.prepare(pa.RecordBatch.from_pandas(frame)).n_unknown
+    towns = pa.array(["a", "A", None, "z", "b", None])
+    for column in (towns, towns.dictionary_encode(), towns.dictionary_encode("encode")):
+        new = pa.record_batch({"size": [1, 5, 9, 9, 7, 1], "in town": column, "income": [0.0, np.nan, None, 1, 2, 3]})
+        assert scoring.prepare(new).n_unknown == {"in town": 2, "size": 1}
+    new = pa.record_batch({"size": [1.0, np.nan, 12.0, None], "in town": list("abca"), "income": np.zeros(4)})
+    assert scoring.prepare(new).n_unknown == {"size": 1}

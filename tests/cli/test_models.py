@@ -112,6 +112,20 @@ def test_export_c(run, fail, folder, forest, table, tmp_path):
     assert "name some with --rows" in fail(*arguments, "--check")
 
 
+def test_what_an_export_says_names_options(fail, folder, forest, table, tmp_path, capsys):
+    rows = table.drop(columns=["diagnosis", "patient"])[250:500]
+    scurry.early_exit(forest, rows, max_disagreement=0.05, random_state=0).save(tmp_path / "fast.scurry")
+    arguments = ["export", "c", str(tmp_path / "fast.scurry"), str(tmp_path / "out"), "--layout", "int16-uint16"]
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "warning: whether the C in layout 'int16-uint16' keeps what the predictor promises was not measured" in said
+    assert "pass rows like those to come as --rows, by which --layout auto chooses" in said
+    line = fail(*arguments[:4], "--inputs", "int16", "--rows", folder / "rows.parquet")
+    assert line.startswith("error: --rows")
+
+
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_an_export_that_differs_is_a_failure(folder, forest, tmp_path, monkeypatch, options):
     monkeypatch.setattr("scurry.export.verify", lambda *_, name: Verification(name, "float32", 1, 1, 1, 0, 0))

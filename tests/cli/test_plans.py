@@ -6,6 +6,7 @@ import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import balanced_accuracy_score
 
 import scurry
 from scurry.cli import program
@@ -127,6 +128,14 @@ def test_prune_with_groups_and_labels(run, folder, forest, features, table, tmp_
     text = run(*arguments)
     assert f"{listed[-1]['cost']:.2f}" in text
     assert "benign found" in " ".join(text.split())
+    budget = (*arguments, "--max-cost", listed[1]["cost"], "-o", tmp_path / "cheap.scurry")
+    facts = json.loads(run(*budget, "--json"))
+    assert facts["error_on_rows"] == listed[1]["error"]  # as the table says
+    answers = scurry.from_model(forest).predict(rows)
+    assert facts["full_error_on_rows"] == pytest.approx(1 - balanced_accuracy_score(labels, answers))
+    told = " ".join(run(*budget).split())
+    assert f"error on these rows {facts['error_on_rows']:.4g}, before {facts['full_error_on_rows']:.4g}" in told
+    assert f"error of a tree {facts['error']:.4g} on these rows, before {facts['full_error']:.4g}" in told
     text = run(*arguments, "--max-cost", 0, "-o", tmp_path / "useless.scurry")
     assert "every row gets the answer" in " ".join(text.split())
 
@@ -160,6 +169,15 @@ def test_mistakes(fail, folder, tmp_path):
     assert 'must hold an object such as {"age": 1' in fail("prune", model, rows, "--costs", tmp_path / "costs.json")
     (tmp_path / "costs.json").write_text("age: 1")
     assert "is not JSON such as" in fail("prune", model, rows, "--costs", tmp_path / "costs.json")
+    for costs, said in (
+        ({"age": 1}, "error: --costs names 'age', which is no feature"),
+        ({"mean radius": 1}, "error: --costs lacks"),
+        ({"groups": {"A": ["age"]}}, "error: --costs: groups names 'age', which is no feature"),
+        ({"groups": {"A": ["mean radius"]}, "group_costs": {"B": 1}}, "error: --costs: group_costs names 'B'"),
+        ({"step_cost": -1}, "error: --costs: step_cost must be"),
+    ):
+        (tmp_path / "costs.json").write_text(json.dumps(costs))
+        assert said in fail("prune", model, rows, "--costs", tmp_path / "costs.json")
     assert not (tmp_path / "x.scurry").exists()
 
 

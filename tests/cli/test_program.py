@@ -71,6 +71,14 @@ def test_help_has_an_example(run, command):
     assert run(*command.split(), "-h") == output
 
 
+@pytest.mark.parametrize("command", ["", *COMMANDS, "export c"])
+def test_help_shows_every_extra(run, command):
+    """In the markup of help texts, brackets are styles unless they are escaped."""
+    output = run(*command.split(), "--help")
+    assert all(re.match(r'"scurry\[\w+\]"', rest) for rest in output.split("pip install ")[1:])
+    assert ('pip install "scurry[serve]"' in output) == (command == "serve")
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_examples_are_understood(run, command):
     """Every word of an example that starts with a dash is an option of its command."""

@@ -38,6 +38,24 @@ def test_predict(run, folder, fast, table, tmp_path):
     assert "1 finished by an earlier run" in run(*arguments, "--keep", "patient")
 
 
+def test_predict_says_which_categories_it_does_not_know(run, tmp_path):
+    towns = np.array(["Rome", "Oslo", "Bern"])[np.random.default_rng(0).integers(0, 3, 400)]
+    frame = pd.DataFrame({"town": pd.Categorical(towns), "size": np.arange(400.0)})
+    model = LGBMRegressor(n_estimators=5, n_jobs=1, verbose=-1).fit(frame, (frame.town == "Oslo") * frame["size"])
+    scurry.from_model(model).save(tmp_path / "towns.scurry")
+    frame.to_parquet(tmp_path / "known.parquet")
+    frame[:100].to_parquet(tmp_path / "as-before.parquet")
+    frame.assign(town=np.where(towns == "Rome", " Rome", towns)).to_parquet(tmp_path / "new.parquet")
+    predict = ("predict", tmp_path / "towns.scurry", "-o", tmp_path / "out", "--json")
+    assert json.loads(run(*predict, tmp_path / "known.parquet"))["unknown_categories"] == {}
+    n_unknown = int((towns == "Rome").sum())
+    both = [str(part) for part in (*predict, tmp_path / "new.parquet", tmp_path / "as-before.parquet")]
+    result = CliRunner().invoke(cli.load_program().app, both, catch_exceptions=False)
+    assert json.loads(result.stdout)["unknown_categories"] == {"town": n_unknown}
+    line = f"warning: column 'town': {n_unknown} of 500 rows have a value that is no category of the model; it counts"
+    assert line in " ".join(result.stderr.split())
+
+
 def test_predict_with_a_budget(run, folder, forest, table, tmp_path):
     features = table.drop(columns=["diagnosis", "patient"])
     scurry.anytime(forest, features[250:500], table.diagnosis[250:500]).save(tmp_path / "ready.scurry")
@@ -133,7 +151,7 @@ def test_bench(run, folder):
     found = json.loads(run("bench", folder / "fast.scurry", folder / "new.parquet", "--json"))
     assert all(list(times) == ["all trees", "by its plan"] for times in found.values())
     assert next(iter(found)) == "69 rows, 1 thread"
-    assert list(found)[-3:] == ["one row", "one by one, 69 rows, median", "one by one, 69 rows, p99"]
+    assert list(found)[-3:] == ["one row, predict", "one_row(), 69 rows, median", "one_row(), 69 rows, p99"]
     output = run("bench", folder / "model.skops", folder / "new.parquet")
     assert "RandomForestClassifier  all trees" in output
     assert output.count(" ×") == len(found)

@@ -44,7 +44,9 @@ def test_thyroid_at_40_dollars_finds_the_ill(thyroid):
     assert model.cost(X_new).mean() < 41
     summary = str(model.predictor_.summary())
     assert "found of each class" in summary
-    assert "the given estimator before pruning: 8" in summary
+    assert "on the rows that chose the forest; the given estimator before pruning: 8" in summary
+    assert summary.count("on the rows that chose the forest: new ones may get worse") == 2  # recalls and errors
+    assert "set some apart before fit" in summary
     assert f"largest cost of a row  {model.predictor_.certificate.measured.largest_paid:.3g}" in summary
     assert "mean cost by class" in summary
 
@@ -103,6 +105,16 @@ def test_few_rows_are_judged_in_folds_and_all_of_them_grow_what_is_offered(rows)
         roots = offer.forest.cover[offer.forest.tree_offset[:-1]]
         assert offer.forest.n_trees == 5 or roots == pytest.approx(300, rel=0.2)
         assert model._costs.of_rows(offer.forest, X).mean() <= offer.cost * (1 + 1e-12)
+    # The cost of an offer may be that of rows left out: the summary says which is which.
+    said = []
+    for offer in model.offers_:
+        predictor = model._choose(offer.cost)
+        measured, summary = predictor.certificate.measured, str(predictor.summary())
+        assert measured.cost == pytest.approx(model.cost(X, max_cost=offer.cost).mean())
+        said.append(measured.left_out_cost is not None)
+        assert (measured.left_out_cost or measured.cost) == pytest.approx(offer.cost)
+        assert ("on rows left out in turn (as offers_ says)" in summary) == said[-1]
+    assert any(said)
     assert model.score(X_new, y_new) > 0.75
 
 

@@ -210,6 +210,32 @@ def test_errors(forest, data, tmp_path):
         scurry.report.write(forest, tmp_path / "missing" / "r.html", X, y)
 
 
+def read_text(subject, folder, X, y=None):
+    page = scurry.report.write(subject, folder / "r.html", X, y)
+    return unescape(re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+def test_calibration_rows_judge_nothing_new(precision, data, exit_by, forest, tmp_path):
+    fast = exit_by(forest, "qwyc")
+    (X_cal, y_cal), (X, _) = data["cal"], data["test"]
+    remark = "The test rows are those that it was calibrated on: they judge nothing new."
+    assert (
+        read_text(fast, tmp_path, X_cal.astype(precision), y_cal).count(remark) == 2
+    )  # at the top, and at the verdict
+    for others in (X, X_cal[:-1], np.vstack([X_cal, X[:1]])):
+        assert "judge nothing new" not in read_text(fast, tmp_path, others)
+
+
+@pytest.mark.parametrize("model", ["forest", "boosted"])
+def test_training_rows_judge_nothing_new(model, data, request, tmp_path):
+    model = request.getfixturevalue(model)
+    remark = "The test rows look like rows that trained the model: they fall into the leaves of its trees almost as"
+    for subject in (model, scurry.early_exit(model, *data["cal"], max_disagreement=0.05, random_state=0)):
+        assert read_text(subject, tmp_path, *data["fit"]).count(remark) == 2
+        assert "judge nothing new" not in read_text(subject, tmp_path, *data["test"])
+
+
 def test_ranks_need_queries_and_nothing_else_does(by_ranks, by_values, tmp_path):
     fast, X, y, queries = by_ranks
     page = scurry.report.write(fast, tmp_path / "ranks.html", X, y, groups=queries)

@@ -31,7 +31,8 @@ from scurry.promises import (
     Values,
 )
 from scurry.report import exits
-from scurry.report.page import write
+from scurry.report.page import _render_table, write
+from scurry.report.prunings import tell_pruning
 from scurry.report.story import (
     TestRows,
     _merge_rare,
@@ -57,13 +58,15 @@ def test_quality_and_change_of_classifiers_are_shares(forest, data):
     assert columns["became right"] == [((full != y) & (y == 0)).mean(), 0]
 
 
-def test_quality_and_change_of_regressors_are_squares(data):
+def test_quality_and_change_of_regressors_are_in_the_unit_of_values(data):
     X, y = data["test"]
     model = RandomForestRegressor(3, max_depth=3, random_state=0).fit(*data["fit"])
     test = TestRows(scurry.from_model(model), X, y)
-    assert test.measure_quality(y + 2.0) == pytest.approx(4)
-    assert test.measure_change(test.full + 3.0) == pytest.approx(9)
-    assert [column.name for column in test.compare([y])] == ["mean squared error", "mean squared change"]
+    assert test.measure_quality(y + 2.0) == pytest.approx(2)
+    assert test.measure_change(test.full + 3.0) == pytest.approx(3)
+    assert [column.name for column in test.compare([y])] == ["RMSE", "root mean squared change"]
+    tile = tell_whole(test.forest, test).tiles[-1]
+    assert (tile.name, tile.value) == ("RMSE", f"{metrics.root_mean_squared_error(y, model.predict(X)):.3g}")
 
 
 def test_thinned_rows_are_evenly_spaced(forest, data):
@@ -152,7 +155,9 @@ def test_promises_about_labels_need_labels(test_rows):
     without = TestRows(test_rows.forest, test_rows.rows)
     for promise in (Accuracy(0.1), Recall(1, 0.1)):
         claims = claim_promise(Certificate(method="by hand", promise=promise), outcomes_of(without, test_rows.full))
-        assert [claim.promised for claim in claims] == ["nothing"]
+        promised, labels = claims
+        assert promised.measured == "not measured: this promise needs labels (y_test)"
+        assert (labels.what, labels.promised) == ("labels other than the model's", "nothing")
 
 
 def claims_of(promise, outcomes):
@@ -304,7 +309,7 @@ def test_rows_of_one_class_have_no_auc(forest, data, exit_by):
     measures, *_ = cells(render_quality(*tell(exit_by(forest, "qwyc"), X[y == 0], y[y == 0])))
     found = {name: values for name, *values in measures[1:]}
     assert "AUC" not in found
-    assert found["recall of 1"] == ["none", "none", ""]
+    assert found["recall of 1"] == ["–", "–", ""]
 
 
 def test_without_labels_or_classes_there_is_no_section(forest, data, exit_by):
@@ -333,7 +338,20 @@ def test_the_slider_shows_what_accuracy_hides(forest, data, exit_by):
     assert at["precision of 1"] == pytest.approx(metrics.precision_score(y, labels))
     columns = {c.name: c.values for c in TestRows(forest, X, y).compare([np.zeros(len(y), int), y])}
     assert columns["recall of 1"].tolist() == [0, 1]
-    assert columns["precision of 1"].tolist() == [1, 1]
+    np.testing.assert_equal(columns["precision of 1"], [np.nan, 1])
+
+
+def test_the_precision_of_an_answer_that_nobody_gets_is_a_dash(forest, data):
+    X, y = data["test"]
+    story = tell_pruning(scurry.prune(forest, data["cal"][0]), TestRows(forest, X, y), max_cost=0)
+    table = unescape(str(_render_table(story.curve)))
+    headers = re.findall(r'<th scope="col"[^>]*>(.*?)</th>', table)
+    free = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", table.split("<tbody>")[1].split("</tr>")[0])
+    found = dict(zip(headers, free, strict=True))
+    assert len(set(story.answers.tolist())) == 1
+    answered = story.answers[0] == 1
+    assert (found["Recall of 1"], found["Precision of 1"] == "–") == ("100 %" if answered else "0 %", not answered)
+    assert "nan" not in table
 
 
 def test_the_class_whose_recall_is_promised_comes_first(forest, data, exit_by):

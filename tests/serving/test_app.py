@@ -137,7 +137,7 @@ def test_a_budget_that_is_over_at_once_is_refused_and_not_answered_without_steps
     refused = call(app, post(body(budget_us=1e-3)))
     assert refused.status_code == 503
     assert refused.headers["retry-after"] == "1"
-    assert "too busy to answer 30 rows within" in refused.json()["error"]
+    assert "this machine still needs more than 0.001 µs for 30 rows" in refused.json()["error"]
     assert sum(n for name, n in count(app).items() if name.startswith("scurry_refused_requests_total")) == 1
 
 

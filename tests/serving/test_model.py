@@ -543,8 +543,24 @@ def test_a_late_request_is_refused(clock):
     clock.now = 5.0
     (refusal,) = score_of_scorer(clock, [job(0, 300, budget_s=1.0)])
     assert refusal.reason == "deadline"
-    assert "300 rows within 1,000 ms" in str(refusal)
+    assert "this machine still needs more than 1 s for 300 rows; send fewer rows, or allow more" in str(refusal)
     assert not clock.calls
+
+
+@pytest.mark.parametrize(("budget_s", "budget"), [(5e-6, "5 µs"), (1e-4, "100 µs"), (0.04, "40 ms")])
+def test_a_refusal_says_whether_later_would_be_better(clock, budget_s, budget):
+    """An idle server is not too busy, however small a budget is."""
+    clock.now = 5.0
+    (alone,) = score_of_scorer(clock, [job(0, 1, budget_s)])
+    assert str(alone) == (
+        f"nothing else is waiting, and this machine still needs more than {budget} for 1 row; allow more time with the "
+        "parameter budget_us"
+    )
+    _, second = score_of_scorer(clock, [job(0, 10, 9.0, arrived=5.0), job(1, 1, budget_s)])
+    assert str(second) == (
+        f"the server is too busy to answer 1 row within {budget}; try again later, or allow more time with the "
+        "parameter budget_us"
+    )
 
 
 def test_requests_beyond_the_bound_are_refused(clock):
@@ -589,6 +605,7 @@ def test_an_idle_server_tries_what_seems_too_much_and_gives_up_soon(monkeypatch)
     monkeypatch.setattr(model, "time", clock)
     (refusal,) = score_of_scorer(clock, [job(0, 100_000, budget_s=0.5)])
     assert refusal.reason == "late"
+    assert "nothing else is waiting" in str(refusal)
     assert clock.now < 0.1
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scurry.batch.files import Fragment, arrow, convert_errors, open_fragment
 from scurry.cascades import Cascade
 from scurry.errors import FormatError, InputError
-from scurry.forest import Forest, as_rows, columns_read
+from scurry.forest import Forest, Front, as_rows, columns_read
 from scurry.predictor import Predictor
 from scurry.runners.runner import STOP_REASONS, Run
 
@@ -33,12 +33,14 @@ _N_ROWS_PER_BATCH = 1 << 16
 class PreparedBatch(NamedTuple):
     """Rows of a batch as the forest reads them, of shape (n_rows, n_features), and its columns to pass through.
 
-    `groups` are the queries of its rows, where the predictor ranks within queries.
+    `groups` are the queries of its rows, where the predictor ranks within queries. `n_unknown` counts values that are
+    no category of the model, by column.
     """
 
     rows: NDArray[Any]
     kept: dict[str, Any]
-    groups: NDArray[Any] | None = None
+    groups: NDArray[Any] | None
+    n_unknown: Counter[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +181,9 @@ class Scoring:
             others = {*self.keep, self.groups}
             features = batch.select([name for name in batch.schema.names if name not in others])
         groups = None if self.groups is None else query_codes(batch.column(self.groups))
-        return PreparedBatch(as_rows(self.forest, features), {name: batch.column(name) for name in self.keep}, groups)
+        rows = as_rows(self.forest, features)
+        kept = {name: batch.column(name) for name in self.keep}
+        return PreparedBatch(rows, kept, groups, count_unknown(self.forest, features, rows))
 
     def evaluate(self, batch: PreparedBatch) -> dict[str, Any]:
         """Return the kept columns, and the predictor's results as numpy arrays of shape (n_rows,), by name."""
@@ -256,6 +260,35 @@ class Scoring:
         return {
             f"{self.prefix}probability_{label}": np.ascontiguousarray(matrix[:, k]) for k, label in enumerate(classes)
         }
+
+
+def count_unknown(forest: Forest, features: Any, rows: NDArray[Any]) -> Counter[str]:
+    """Count values that are none of the model's categories, by column; they count as missing.
+
+    Parameters
+    ----------
+    forest : Forest
+    features : pyarrow.RecordBatch
+    rows : array of shape (n_rows, n_features)
+        The same rows as the forest reads them.
+
+    Returns
+    -------
+    Counter of column names
+    """
+    found: Counter[str] = Counter()
+    if isinstance(forest.front, Front):  # what it makes of categories is known to its own steps
+        return found
+    names, read = features.schema.names, forest.feature_names
+    place_of = {name.replace(" ", "_"): at for at, name in enumerate(names)} | {n: at for at, n in enumerate(names)}
+    for feature in [feature for feature in forest.categories if feature < forest.n_given]:
+        is_nan = np.isnan(rows[:, feature])
+        if is_nan.any():
+            at = feature if read is None else place_of[read[feature]]
+            given = features.column(at)
+            given = given.dictionary_decode() if arrow().types.is_dictionary(given.type) else given
+            found[names[at]] += int((is_nan & ~given.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)).sum())
+    return +found
 
 
 def _reason_array(codes: NDArray[np.uint8]) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import glob
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import closing, contextmanager
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from threading import Event, Lock
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from scurry.batch.files import Fragment, Source, arrow, find, open_fragment
 from scurry.batch.rows import Scoring, check_queries, join_queries
@@ -29,8 +29,16 @@ from scurry.forest.files.storage import replacing
 from scurry.monitoring import Watch
 from scurry.predictor import Predictor
 
-Outcome = int | None | BaseException
-"""Of one fragment: the number of rows scored, None if the output was complete already, or what went wrong."""
+
+class Scored(NamedTuple):
+    """How many rows of a file were scored, and how many values are no category of the model, by column."""
+
+    n_rows: int
+    n_unknown: Counter[str]
+
+
+Outcome = Scored | None | BaseException
+"""Of one fragment: what was scored, None if the output was complete already, or what went wrong."""
 
 _IDENTITY = b"scurry.identity"  # key in the metadata of outputs; part of the format
 _N_ROWS_PER_BATCH = 1 << 16
@@ -52,6 +60,9 @@ class Report:
         output folder.
     failed : dict of str to str
         Error messages by the names of the files that could not be scored.
+    n_unknown : dict of str to int
+        By column: values of the rows scored in this run that are none of the model's categories. They count as missing.
+        Not counted for models that read their rows by steps of a pipeline.
 
     Examples
     --------
@@ -65,6 +76,7 @@ class Report:
     written: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
+    n_unknown: dict[str, int] = field(default_factory=dict)
 
     @property
     def rows_per_second(self) -> float:
@@ -157,14 +169,14 @@ def score(
     check_watch(watch, scoring.predictor)
     watched = None if watch is None else WatchedFiles(watch, watch_path, list(targets))
 
-    def score_one(fragment: Fragment, target: Path) -> int | None:
-        branch, n_rows = None if watched is None else watched.branch(fragment), None
+    def score_one(fragment: Fragment, target: Path) -> Scored | None:
+        branch, scored = None if watched is None else watched.branch(fragment), None
         try:
-            n_rows = score_fragment(fragment, target, scoring, n_rows_per_batch, tracker, threads, branch)
-            return n_rows
+            scored = score_fragment(fragment, target, scoring, n_rows_per_batch, tracker, threads, branch)
+            return scored
         finally:
             if watched is not None:
-                watched.finish(fragment, None if n_rows is None else branch)
+                watched.finish(fragment, None if scored is None else branch)
 
     return collect_report(_score_in_threads(targets, score_one, threads), targets, tracker)
 
@@ -182,6 +194,7 @@ def collect_report(
         If all fragments failed: then the mistake is likely the caller's, and not in the files.
     """
     n_rows, written, skipped, failed = 0, list[str](), list[str](), dict[str, str]()
+    n_unknown: Counter[str] = Counter()
     # Closing the generator stops its threads, also when this loop ends with an error.
     with closing(outcomes):
         for fragment, outcome in outcomes:
@@ -197,13 +210,14 @@ def collect_report(
                 skipped.append(_name_of(fragment, targets[fragment]))
             else:
                 written.append(_name_of(fragment, targets[fragment]))
-                n_rows += outcome
+                n_rows += outcome.n_rows
+                n_unknown += outcome.n_unknown
             tracker.finish(fragment)
     if not written and not skipped:
         name, message = min(failed.items())
         named = message if name in message else f"{name}: {message}"
         raise InputError(named if len(failed) == 1 else f"none of {len(failed)} inputs could be scored. {named}")
-    return Report(n_rows, tracker.seconds, sorted(written), sorted(skipped), failed)
+    return Report(n_rows, tracker.seconds, sorted(written), sorted(skipped), failed, dict(n_unknown))
 
 
 def _name_of(fragment: Fragment, target: Path) -> str:
@@ -212,7 +226,7 @@ def _name_of(fragment: Fragment, target: Path) -> str:
 
 
 def _score_in_threads(
-    targets: dict[Fragment, Path], score_one: Callable[[Fragment, Path], int | None], threads: ThreadBudget
+    targets: dict[Fragment, Path], score_one: Callable[[Fragment, Path], Scored | None], threads: ThreadBudget
 ) -> Generator[tuple[Fragment, Outcome]]:
     def attempt(fragment: Fragment, target: Path) -> Outcome:
         try:
@@ -270,7 +284,7 @@ def score_fragment(
     tracker: Tracker | None = None,
     threads: ThreadBudget | None = None,
     branch: Watch | None = None,
-) -> int | None:
+) -> Scored | None:
     """Score one fragment.
 
     This may be repeated, even by several processes at once: the output appears in one moment, complete.
@@ -290,15 +304,15 @@ def score_fragment(
 
     Returns
     -------
-    int or None
-        Number of rows scored, None if `target` is already the complete output for this input and scoring.
+    Scored or None
+        None if `target` is already the complete output for this input and scoring.
     """
     import pyarrow.parquet as pq
 
     identity = scoring.identity_of(fragment)
     if _read_identity(target) == identity:
         return None
-    n_rows, threads = 0, threads or ThreadBudget(1, 1)
+    n_rows, n_unknown, threads = 0, Counter[str](), threads or ThreadBudget(1, 1)
     with open_fragment(
         fragment,
         n_rows_per_batch=n_rows_per_batch,
@@ -323,6 +337,7 @@ def score_fragment(
                     if branch is not None:
                         branch.count(batch.rows, groups=batch.groups)
                     n_rows += len(batch.rows)
+                    n_unknown += batch.n_unknown
                     if tracker is not None:
                         tracker.advance(fragment, n_rows / reader.n_rows if reader.n_rows else 0.0)
             # Later runs skip an output that is there, so it must have a row for each of the input.
@@ -332,7 +347,7 @@ def score_fragment(
                     f"{fragment.name} has {reader.n_rows or n_rows} rows, but {n_rows} were read and {n_written} "
                     "written; nothing was published"
                 )
-    return n_rows
+    return Scored(n_rows, n_unknown)
 
 
 def _read_identity(target: Path) -> bytes | None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -95,7 +98,7 @@ def export_c(
     with show_spinner(f"Reading {model.name}"):
         read = read_model(model, rows=None if rows is None else [rows], trust_pickle=trust_pickle)
         X = None if rows is None else read_rows([rows], read.forest)[0]
-    with show_spinner("Comparing layouts"):
+    with show_spinner("Comparing layouts"), _name_options():
         written = to_c(
             read.subject, directory, name=name, layout=layout, inputs=inputs, X_cal=X, flash_budget=flash_budget
         )
@@ -112,6 +115,29 @@ def export_c(
     # Scripts that build firmware must notice C that answers otherwise or breaks the promise, so it is a failure.
     if verified is not None and (not verified or written.keeps_promise is False):
         raise typer.Exit(1)
+
+
+_OPTIONS = {'layout="auto"': "--layout auto", "X_cal": "--rows"}
+
+
+@contextmanager
+def _name_options() -> Iterator[None]:
+    """Make warnings and errors that name Python arguments name options."""
+
+    def rename(message: object) -> str:
+        text = str(message)
+        for argument, option in _OPTIONS.items():
+            text = text.replace(argument, option)
+        return text
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield
+        except InputError as error:
+            raise InputError(rename(error)) from error
+    for one in caught:
+        warnings.warn(rename(one.message), one.category, stacklevel=2)
 
 
 def _show_export(written: Export, verified: Verification | None) -> None:

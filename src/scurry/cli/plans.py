@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -49,7 +49,10 @@ _OPTIONS = {
     "y_cal": "--label",
     "y_val": "--label",
 }
-_COST_ARGUMENTS = {"feature_costs", "groups", "group_costs", "step_cost"}
+# What a file of --costs holds. One of prices alone is the usual case, so their errors name the option alone.
+_COST_ARGUMENTS = {"feature_costs": "--costs"} | {
+    name: f"--costs: {name}" for name in ("groups", "group_costs", "step_cost")
+}
 
 
 @app.command(
@@ -253,7 +256,8 @@ def prune(
     with show_spinner("Reading rows"):
         X, y = read_rows(rows, forest, label)
     given = {} if costs is None else _read_costs(costs)
-    with show_progress(f"Pruning on {len(X):,} rows") as update, _name_options(), warnings.catch_warnings():
+    named = _name_options(_COST_ARGUMENTS)
+    with show_progress(f"Pruning on {len(X):,} rows") as update, named, warnings.catch_warnings():
         warnings.simplefilter("ignore", ScurryWarning)  # said below, in a line of its own
         weight = None if class_weight is None else _read_weights(class_weight, forest.classes)
         path = prune(forest, X, y, class_weight=weight, errors=errors, method=method, progress=update, **given)
@@ -273,10 +277,15 @@ def prune(
         "full_n_nodes": forest.n_nodes,
         "single_label": point.single_label,
     }
-    lines = {
-        "cost": f"{point.cost:.4g} per row, before {facts['full_cost']:.4g}",
-        "error": f"{point.error:.4g}, before {facts['full_error']:.4g}; at most "
-        f"{point.gap:.2g} above the optimum at this cost",
+    lines = {"cost": f"{point.cost:.4g} per row, before {facts['full_cost']:.4g}"}
+    if path.validation is not None and path.validation.truth is not None:
+        after, before = (path.validation.judge(each, "").error for each in (point.forest, forest))
+        facts |= {"error_on_rows": after, "full_error_on_rows": before}
+        lines["error on these rows"] = f"{after:.4g}, before {before:.4g}: of the answers of all trees together"
+    counted = "training rows" if errors == "training" else "these rows"
+    lines |= {
+        "error of a tree": f"{point.error:.4g} on {counted}, before {facts['full_error']:.4g}: the mean of the trees, "
+        f"which pruning keeps low; at most {point.gap:.2g} above the lowest at this cost",
         "nodes": f"{point.forest.n_nodes:,} of {forest.n_nodes:,}",
     }
     if point.single_label is not None:
@@ -344,7 +353,8 @@ def compress(
         X, y = read_rows(rows, forest, label)
         if fit_rows is not None:
             options["X_fit"] = read_rows([fit_rows], forest)[0]
-    with show_progress(f"Compressing on {len(X):,} rows") as update, _name_options(max_flash):
+    named = {} if max_flash is None else {"max_bytes": "--max-flash"}
+    with show_progress(f"Compressing on {len(X):,} rows") as update, _name_options(named):
         predictor = compress(forest, X, y, progress=update, **options)
     predictor.save(output)
     _show_saved(predictor, output, as_json, asked="promise" in options)
@@ -385,7 +395,7 @@ def _read_costs(path: Path) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise InputError(f'{path} must hold an object such as {{"age": 1, "blood test": 20}}')
     # A file of prices alone is the usual case. Keys that are all arguments of `scurry.prune` mean the long form.
-    return given if given.keys() <= _COST_ARGUMENTS else {"feature_costs": given}
+    return given if given.keys() <= _COST_ARGUMENTS.keys() else {"feature_costs": given}
 
 
 def _read_weights(given: str, classes: Any) -> Any:
@@ -456,9 +466,9 @@ def _choose_spread(count: int) -> Sequence[int]:
 
 
 @contextmanager
-def _name_options(max_flash: int | None = None) -> Iterator[None]:
-    """Turn errors that name Python arguments into errors that name options."""
-    options = _OPTIONS | ({} if max_flash is None else {"max_bytes": "--max-flash"})
+def _name_options(named: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Turn errors that name Python arguments into errors that name options; `named` are those of one command."""
+    options = _OPTIONS | dict(named or {})
     try:
         yield
     except InputError as error:

@@ -187,17 +187,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _fail(message: str) -> None:
-    _say("error: ", "bold red", message)
+    say("error: ", "bold red", message)
     sys.exit(2)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
     """Show a warning as a line: whoever types a command has no use for the place in our code."""
     if not issubclass(category, DeprecationWarning | PendingDeprecationWarning):
-        _say("warning: ", "bold yellow", str(message))
+        say("warning: ", "bold yellow", str(message))
 
 
-def _say(what: str, style: str, message: str) -> None:
+def say(what: str, style: str, message: str) -> None:
+    """Print a line on stderr."""
     from rich.text import Text
 
     line = " ".join(message.split())  # one line, so that logs and scripts can take it whole

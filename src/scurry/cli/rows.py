@@ -29,6 +29,7 @@ from scurry.cli.program import (
     console,
     list_first,
     make_table,
+    say,
     show,
     show_progress,
     show_spinner,
@@ -174,6 +175,7 @@ def predict(
         "written": report.written,
         "skipped": report.skipped,
         "failed": report.failed,
+        "unknown_categories": report.n_unknown,
     }
     if watching is not None and watch is not None:
         watching.save(watch)
@@ -186,6 +188,9 @@ def predict(
     if watching is not None:
         lines["watch"] = watching.state.verdict
     show(facts, as_json, lines)
+    for column, n_unknown in report.n_unknown.items():
+        what = f"{n_unknown:,} of {report.n_rows:,} rows have a value that is no category of the model"
+        say("warning: ", "bold yellow", f"column {column!r}: {what}; it counts as missing")
     for name, message in report.failed.items():
         console(stderr=True).print(
             "[bold red]failed:[/bold red]", Text(message if name in message else f"{name}: {message}")
@@ -218,12 +223,12 @@ def serve(
     share: Share = 0.002,
     trust_pickle: TrustPickle = False,
 ) -> None:
-    """Answer requests over HTTP, with version 2 of the Open Inference Protocol.
+    r"""Answer requests over HTTP, with version 2 of the Open Inference Protocol.
 
     Requests that cannot be answered in time are refused with status 503. SIGTERM and Ctrl-C stop the server; it answers
     those that wait first.
 
-    Needs the extra serve: pip install "scurry[serve]"
+    Needs the extra serve: pip install "scurry\[serve]"
     """
     from scurry import serving
 
@@ -287,24 +292,30 @@ def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: T
 
     The framework is timed if the file holds its model (skops, pickle).
 
-    They take turns, and the shortest of several times counts; of rows that come one by one, the median and the 99th
-    percentile.
+    They take turns, and the shortest of several times counts. Rows that come one by one are answered by the function
+    that one_row() of the model makes, as in a service, and by the framework's predict: the median and the 99th
+    percentile of different rows.
     """
+    from scurry.forest import as_rows
     from scurry.timing import Runner, measure_laps, measure_rows, wrap_model
 
     with show_spinner(f"Reading {model.name}"):
         read = read_model(model, rows=rows, trust_pickle=trust_pickle)
     with show_spinner("Reading rows"):
         X, _ = read_rows(rows, read.forest)
-    runners = [Runner("all trees", read.forest.predict)]
-    if read.subject is not read.forest:
-        runners.append(Runner("by its plan", read.predictor.predict))
+    forest = read.forest
+    runners = [Runner("all trees", forest.predict, one_row=forest.one_row)]
+    if read.subject is not forest:
+        runners.append(Runner("by its plan", read.predictor.predict, one_row=read.predictor.one_row))
     if read.source is not None:
         # First, because the last column compares the last runner with the first.
         runners.insert(0, wrap_model(read.source))
     with show_spinner(f"Timing {len(X):,} rows"):
         given = X if read.source is None else X.to_pandas()
-        times = [*measure_laps(runners, given), *measure_rows(runners, given)]
+        # An array that means the same as the table; where it does not, functions of one row get tables.
+        has_values = forest.encode_numbers and len(forest.categories) > 0
+        is_plain = forest.front is None and forest.raw_rows is None and not has_values
+        times = [*measure_laps(runners, given), *measure_rows(runners, given, as_rows(forest, X) if is_plain else None)]
     if as_json:
         found = {lap.task: dict(zip((r.name for r in runners), lap.seconds, strict=True)) for lap in times}
         typer.echo(json.dumps(found, indent=1))

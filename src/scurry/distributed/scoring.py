@@ -207,8 +207,8 @@ def _score_fragment(
     try:
         predictor = scorer.scoring.predictor
         counting = None if branch is None else Watch.from_bytes(branch, predictor, on_alarm=_do_nothing)
-        n_rows = score_fragment(fragment, target, scorer.scoring, branch=counting)
-        return n_rows, None if counting is None or n_rows is None else counting.to_bytes()
+        scored = score_fragment(fragment, target, scorer.scoring, branch=counting)
+        return scored, None if counting is None or scored is None else counting.to_bytes()
     except ScurryError as error:
         return error, None  # if it were raised, Dask would print its traceback
 

@@ -757,7 +757,9 @@ class FeatureBudgetClassifier(BudgetedClassifier):
             n_calibration_rows=len(held.rows),
             measured=BudgetMeasurement(
                 candidate=offer.name,
-                cost=float(own.mean()),  # an offer's is that of its kind, fold by fold, if that is higher
+                cost=float(own.mean()),
+                # An offer's is that of its kind, fold by fold, if that is higher.
+                left_out_cost=offer.cost if offer.cost > own.mean() * (1 + 1e-9) else None,
                 full_cost=float(full.mean()),
                 error=offer.error,
                 recalls=offer.found,

@@ -160,7 +160,7 @@ def _measured_to_json(measured: Measurement) -> dict[str, Any]:
     return {name: value for name, value in known.items() if value is not None or name not in _ADDED_LATER}
 
 
-_ADDED_LATER = ("n_scored", "largest_paid", "paid_by_class")
+_ADDED_LATER = ("n_scored", "largest_paid", "paid_by_class", "left_out_cost")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -224,11 +224,14 @@ class CostMeasurement:
             "mean cost per row": f"{format_number(self.mean_cost)}, "
             f"and {format_number(self.validation_cost)} on the rows that chose the forest",
             "most a row can pay": format_number(self.largest_cost),
-            "found of each class": self.recalls,
+            "found of each class": f"{self.recalls} {_FLATTERED}" if self.recalls else "",
             "grown as": self.candidate,
             "warning": _warn_of(self.single_label),
         }
         return {name: text for name, text in lines.items() if text}
+
+
+_FLATTERED = "on the rows that chose the forest: new ones may get worse"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,17 +243,20 @@ class BudgetMeasurement:
     candidate : str
         How it was grown.
     cost, full_cost : float
-        Mean cost per row, and that of the given estimator before pruning.
+        Mean cost per row, and that of the given estimator before pruning, of the rows that chose the forest.
     error : float
-        On rows that did not grow the forest; weighted, as asked for.
+        On rows that did not grow the forest, but chose it; weighted, as asked for.
     recalls : str
-        The share of each class's rows that are found.
+        The share of each class's rows that are found, on the same rows.
     single_label : str
         The label that every row gets; empty if there are several.
     largest_paid : float or None
         The most that one of the rows pays; a budget limits their mean. None in older files.
     paid_by_class : str or None
         The mean cost of the rows of each class.
+    left_out_cost : float or None
+        The mean cost of rows that were left out in turn while such forests grew, where it is higher: the budget was
+        compared with it. None where no rows took turns.
     """
 
     candidate: str
@@ -261,18 +267,25 @@ class BudgetMeasurement:
     single_label: str = ""
     largest_paid: float | None = None
     paid_by_class: str | None = None
+    left_out_cost: float | None = None
 
     TAG: ClassVar[str] = "budget"
 
     def describe(self) -> dict[str, str]:
         """Return what was measured, by name."""
+        in_turn = ""
+        if self.left_out_cost is not None:
+            in_turn = (
+                f", which grew it too; {format_number(self.left_out_cost)} on rows left out in turn (as offers_ says)"
+            )
         lines = {
-            "mean cost per row": f"{format_number(self.cost)}; the given estimator before pruning: "
-            f"{format_number(self.full_cost)}",
+            "mean cost per row": f"{format_number(self.cost)} on the rows that chose the forest{in_turn}; "
+            f"the given estimator before pruning: {format_number(self.full_cost)}",
             "largest cost of a row": "" if self.largest_paid is None else format_number(self.largest_paid),
             "mean cost by class": self.paid_by_class or "",
-            "found of each class": self.recalls,
-            "weighted error": f"{self.error:.4g}",
+            "found of each class": f"{self.recalls} {_FLATTERED}" if self.recalls else "",
+            "weighted error": f"{self.error:.4g} {_FLATTERED}",
+            "new rows": "set some apart before fit; scurry.report.write measures all of this on them",
             "grown as": self.candidate,
             "warning": _warn_of(self.single_label),
         }

@@ -135,7 +135,7 @@ def _list_usual(own: Promise | None, test: TestRows) -> Iterator[tuple[str, Prom
 def _list_errors(own: Promise | None, test: TestRows) -> Iterator[tuple[float, str]]:
     """Yield errors that a regressor's users may allow: parts of its own, or others than they have asked for."""
     if test.y is not None:
-        error = float(np.sqrt(test.measure_quality(test.full)))
+        error = test.measure_quality(test.full)
         parts = [(error / part, f" (1/{part} of its RMSE)") for part in (4, 8)]
     else:
         error = own.max_error if isinstance(own, Values) else 0.0

@@ -127,7 +127,7 @@ def _tell_change(predictor: Predictor, test: TestRows, outcomes: Outcomes) -> tu
     counts = () if predictor.promise is None else predictor.promise.count(outcomes)
     if not counts:
         tile = Tile(test.change_name, changed, "test rows")
-        return tile, f"its values have a mean squared distance of {changed} from the full model's on {whole}"
+        return tile, f"its values are {changed} (root mean square) from the full model's on {whole}"
     count = counts[0]
     whole = whole if count.unit == "rows" else f"{count.n_rows:,} {count.unit}"
     tile = Tile(count.what, format_share(count.rate), f"{count.n_broken:,} of {whole}")
@@ -331,7 +331,7 @@ def tell_steps(predictor: Predictor, test: TestRows) -> Story:
     answers = predictor.predict(test.rows, None, max_steps=shown)
     when = f" after {shown:,} steps"
     changed = sample.format_value(sample.measure_change(at_budget[start]))
-    difference = f"the mean squared difference from the full model is {changed}"
+    difference = f"the root mean squared difference from the full model is {changed}"
     if test.forest.is_classifier:
         difference = f"{changed} of labels still differ from the full model's"
     share = format_share(shown / max(n_steps, 1))

@@ -11,6 +11,7 @@ import json
 import platform
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
@@ -36,7 +37,9 @@ from scurry.report import exits, prunings, watching
 from scurry.report.alternatives import render_alternatives
 from scurry.report.markup import Axis, Chart, Markup, join, tabulate, tag
 from scurry.report.story import Column, Curve, Effort, Picture, Story, TestRows, render_quality, tell_whole
+from scurry.stopping.guarantee import InMemory
 from scurry.timing import Lap, Runner, measure_laps, wrap_model
+from scurry.verbs.training_rows import find_sign
 from scurry.version import read_version
 
 _N_BARS = 40  # of the histogram
@@ -66,8 +69,8 @@ def write(
     path : str or path
         Where to write the page; an existing file is replaced.
     X_test : array or DataFrame of shape (n_rows, n_features)
-        Rows that neither trained the model nor calibrated the predictor. A page about a `Watch` has none: it shows what
-        the watch has counted.
+        Rows that neither trained the model nor calibrated the predictor; the page says so if it notices that these
+        did. A page about a `Watch` has none: it shows what the watch has counted.
     y_test : array of shape (n_rows,), optional
         Their labels. Without them the page compares with the full model only.
     groups : array of shape (n_rows,), optional
@@ -119,6 +122,8 @@ def write(
     _check_groups(subject, groups)
     test = TestRows(full, X_test, y_test, name, groups=groups, promise=getattr(subject, "promise", None))
     story = _tell(subject, test, max_cost, currency)
+    remark = _remark_on_rows(subject, test)
+    story = replace(story, verdict=f"{remark} {story.verdict}".strip(), remark=remark)
     runners = [*([] if model is None else [wrap_model(model)]), *story.runners, *_repeat_on_array(story.runners, test)]
     body = join(
         render_tiles(story),
@@ -134,6 +139,15 @@ def write(
     )
     name = title or f"{story.kind}: {test.forest.n_trees:,} trees, {len(test):,} test rows"
     return _write_page(path, name, story.verdict, body)
+
+
+def _remark_on_rows(subject: Predictor | Forest | PruningPath | Offers, test: TestRows) -> str:
+    """Return a warning if the test rows calibrated the subject or trained the model; an empty text if not."""
+    certificate = subject.certificate if isinstance(subject, Predictor) else None
+    if certificate is not None and certificate.rows is not None and certificate.rows.is_of(test.rows):
+        return "The test rows are those that it was calibrated on: they judge nothing new."
+    sign = find_sign(test.forest, InMemory(test.rows), test.y if test.forest.is_classifier else None)
+    return f"The test rows look like rows that trained the model: {sign}. They judge nothing new." if sign else ""
 
 
 def _write_page(path: str | PathLike[str], title: str, verdict: str, body: Markup) -> Path:
@@ -263,6 +277,7 @@ def render_promises(story: Story, n_rows: int) -> Markup:
             story.promise,
             f" Measured on {n_rows:,} test rows:" if claims else None,
         ),
+        tag("p", tag("strong", story.remark)) if story.remark else None,
         tag("ul", *claims, class_="claims") if claims else None,
         _render_tests(story.tests),
     )

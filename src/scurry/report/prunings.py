@@ -88,7 +88,7 @@ def tell_pruning(
         which = f"The cheapest pruning shown that changes at most {format_percent(_MAX_CHANGED)} of labels"
     else:
         which = f"The pruning that changes the {'fewest labels' if whole.is_classifier else 'values least'}"
-    loss = f"changes {changed} of labels" if whole.is_classifier else f"changes values by {changed} in the mean square"
+    loss = f"changes {changed} of labels" if whole.is_classifier else f"changes values by {changed} (root mean square)"
     is_path = isinstance(subject, PruningPath)
     budget = shown.max_cost if max_cost is None else max_cost  # as it was asked for
     return Story(

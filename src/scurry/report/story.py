@@ -159,7 +159,8 @@ class Story:
 
     `answers` and `probabilities` (None if they are not known) are those at the budget shown first, which `when` names
     if the subject has several. `row_columns` are listed for each row whose answer changed: another answer than the full
-    model's, unless `changed` says which. `tests` are those of groups of rows, made when the plan was made.
+    model's, unless `changed` says which. `tests` are those of groups of rows, made when the plan was made. `remark`
+    says why the test rows judge nothing new, if they do not.
     """
 
     kind: str
@@ -181,6 +182,7 @@ class Story:
     runners: Sequence[Runner]
     recipe: str
     settings: Mapping[str, str] = field(default_factory=dict)
+    remark: str = ""
 
 
 class TestRows:
@@ -308,12 +310,12 @@ class TestRows:
         """Name of the quality metric."""
         if self.groups is not None:
             return f"NDCG@{_N_RANKED}"
-        return "accuracy" if self.forest.is_classifier else "mean squared error"
+        return "accuracy" if self.forest.is_classifier else "RMSE"
 
     @property
     def change_name(self) -> str:
         """Name of the measure of change against the full model."""
-        return "labels changed" if self.forest.is_classifier else "mean squared change"
+        return "labels changed" if self.forest.is_classifier else "root mean squared change"
 
     @property
     def format_value(self) -> Callable[[float], str]:
@@ -321,17 +323,15 @@ class TestRows:
         return format_share if self.forest.is_classifier else format_number
 
     def measure_quality(self, answers: NDArray[Any]) -> float:
-        """Return the accuracy of answers, their mean squared error, or how well they rank."""
+        """Return the accuracy of answers, their root mean squared error, or how well they rank."""
         assert self.y is not None
         if self.groups is not None:
             return _ndcg(self.y, answers, self.groups)
-        return float((answers == self.y).mean() if self.forest.is_classifier else ((answers - self.y) ** 2).mean())
+        return float((answers == self.y).mean()) if self.forest.is_classifier else _rms(answers - self.y)
 
     def measure_change(self, answers: NDArray[Any]) -> float:
-        """Return the share of answers other than the full model's, or the mean squared difference."""
-        if self.forest.is_classifier:
-            return float((answers != self.full).mean())
-        return float(((answers - self.full) ** 2).mean())
+        """Return the share of answers other than the full model's, or the root mean squared difference."""
+        return float((answers != self.full).mean()) if self.forest.is_classifier else _rms(answers - self.full)
 
     def compare(self, answers: Sequence[NDArray[Any]]) -> list[Column]:
         """Return quality (if labels are known) and change at every budget, and what the changes did."""
@@ -371,8 +371,8 @@ class TestRows:
         if not rows.any():
             return []
         recall = [float((a[rows] == name).mean()) for a in answers]
-        # An answer that nobody gets is never wrong.
-        precision = [float(rows[a == name].mean()) if (a == name).any() else 1.0 for a in answers]
+        # An answer that nobody gets is neither right nor wrong.
+        precision = [float(rows[a == name].mean()) if (a == name).any() else np.nan for a in answers]
         return [
             Column(f"recall of {name}", np.array(recall), format_share),
             Column(f"precision of {name}", np.array(precision), format_share),
@@ -384,6 +384,11 @@ class TestRows:
             return []
         ours, full = (self.format_value(self.measure_quality(each)) for each in (answers, self.full))
         return [Claim(self.quality_name, "nothing", f"{ours}; {self.name}: {full}")]
+
+
+def _rms(differences: NDArray[Any]) -> float:
+    """Return the root mean square, which is in the unit of the values."""
+    return float(np.sqrt((differences**2).mean()))
 
 
 def _ndcg(grades: NDArray[np.float64], scores: NDArray[np.float64], queries: NDArray[Any]) -> float:
@@ -478,6 +483,8 @@ def claim_promise(
         else:
             pairs = zip(counts, audit.parts, strict=True)
             claims = [_claim_part(count, part, confidence) for count, part in pairs if count.n_rows]
+    elif is_promised and promise.NEEDS_LABELS and outcomes.y is None:
+        claims = [Claim("what is promised", "as said above", "not measured: this promise needs labels (y_test)")]
     else:
         claims = [_claim_nothing(count) for count in counts if count.n_rows]
     every_label = _claim_nothing(Labels(0.0).count(outcomes)[0])
@@ -585,7 +592,7 @@ def render_quality(story: Story, test: TestRows) -> Markup | None:
         tag(
             "p",
             f"Measured on {len(test):,} labelled test rows. Recall is the share of a class's rows that get its label; "
-            "precision is the share of a label's rows that are of its class.",
+            "precision is the share of a label's rows that are of its class. A dash stands for a share of no rows.",
         ),
         _tabulate_measures(titles, found, _measure_scores(story, test), test.main_class),
         _tabulate_classes(titles, found) if len(full.classes) > 2 else None,
@@ -630,7 +637,7 @@ def _tabulate_measures(
 
 
 def _compare(name: str, values: list[float], write: Any) -> list[object]:
-    cells: list[object] = [name, *("none" if np.isnan(value) else write(value) for value in values)]
+    cells: list[object] = [name, *("–" if np.isnan(value) else write(value) for value in values)]
     if len(values) > 1:
         change = values[1] - values[0]
         sign = "" if not change else "+" if change > 0 else "\u2212"
@@ -646,7 +653,7 @@ def _tabulate_classes(titles: list[str], found: list[LabelQuality]) -> Markup:
     for k in chosen:
         cells: list[object] = [found[0].classes[k], f"{n_rows[k]:,}"]
         shares = [*(each.recall[k] for each in found), *(each.precision[k] for each in found)]
-        cells += ["none" if np.isnan(share) else format_share(float(share)) for share in shares]
+        cells += [format_share(float(share)) for share in shares]
         rows.append(cells)
     header: list[object] = ["Class", "Rows"]
     header += [f"{measure}: {title.lower()}" for measure in ("Recall", "Precision") for title in titles]

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from scurry.checks import check_count
 from scurry.errors import InputError
 from scurry.forest import CodedRows, Combinations, Forest, RawRows, as_rows, reader_of
+from scurry.formatting import format_seconds
 from scurry.monitoring import Watch
 from scurry.predictor import Predictor
 from scurry.runners.runner import STOP_REASONS, Run
@@ -164,6 +165,11 @@ class Scorer:
             self._working = asyncio.create_task(self._work())
         return scored
 
+    @property
+    def _is_busy(self) -> bool:
+        """Whether requests wait, or were read in the last moments."""
+        return self.n_waiting > 0 or len(self._polls) > 0
+
     def _leave(self, job: Job, scored: asyncio.Future[list[Columns]]) -> None:
         self.n_waiting -= 1
         if not scored.cancelled() and scored.exception() is None:
@@ -200,14 +206,14 @@ class Scorer:
         now = time.perf_counter()
         due = self._due(job)
         if due <= now:
-            raise Refusal(_too_late(job), "deadline")
+            raise Refusal(_too_late(job, is_busy=self._is_busy), "deadline")
         need = [due, len(job.rows) / (due - now), 1 / (due - now)]
         # The sums count requests that were answered early as well. A request that comes last delays no other, so it is
         # enough that those before it leave it the time. An idle server always tries: a wrong estimate of the time per
         # row is corrected in no other way.
         fits_behind = job.deadline >= self._last_deadline and self._backlog_s(len(job.rows)) <= due - now
         if self.n_waiting > 0 and self._load(*need[1:]) > 1 and not fits_behind:
-            raise Refusal(_too_late(job), "deadline")
+            raise Refusal(_too_late(job, is_busy=self._is_busy), "deadline")
         job.need, self._last_deadline = need, max(job.deadline, self._last_deadline)
         self._n_rows_left += len(job.rows)
         heapq.heappush(self._needs, need)
@@ -264,7 +270,7 @@ class Scorer:
         least_s = job.n_left * self.row_s * self.model.min_share if len(job.scored) >= _N_TRIAL_SLICES else 0.0
         # What is almost finished may come a little late: refusing it would waste the work.
         if begun + least_s >= job.deadline + (job.budget_s / 2 if job.n_done else 0.0):
-            raise Refusal(_too_late(job), "late")
+            raise Refusal(_too_late(job, is_busy=self.n_waiting > 1), "late")
         allowed_s = self._seconds_per_row(job, begun)
         expected_s = max(min(self.row_s, allowed_s), self.row_s * self.model.min_share)
         in_slices = expected_s > 0 and not self.model.whole_requests
@@ -298,11 +304,15 @@ class Scorer:
         return job.deadline - min(max(self.reserve_s, job.budget_s / 10), job.budget_s / 2)
 
 
-def _too_late(job: Job) -> str:
-    return (
-        f"the server is too busy to answer {len(job.rows):,} rows within {1e3 * job.budget_s:,.0f} ms; try again "
-        "later, send fewer rows, or allow more time with the parameter budget_us"
-    )
+def _too_late(job: Job, *, is_busy: bool) -> str:
+    """Return why a job is refused, while there are others or not."""
+    is_one, budget = len(job.rows) == 1, format_seconds(job.budget_s)
+    rows, fewer = ("1 row", "") if is_one else (f"{len(job.rows):,} rows", "send fewer rows, or ")
+    more_time = f"{fewer}allow more time with the parameter budget_us"
+    if not is_busy:  # so that later would be no better
+        return f"nothing else is waiting, and this machine still needs more than {budget} for {rows}; {more_time}"
+    or_else = f", {more_time}" if fewer else f", or {more_time}"
+    return f"the server is too busy to answer {rows} within {budget}; try again later{or_else}"
 
 
 _INTEGERS = [f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]

@@ -87,17 +87,31 @@ def describe_training(forest: Forest, sample: Sample, y: NDArray[Any] | None) ->
         shared = find_shared(sample.each(partial(hash_rows, dtype=forest.input_dtype)), known)
         if shared is not None:
             return f"{shared.sum():,} of {len(shared):,} calibration rows trained the model. {_say_why_not(forest)}"
-    fills, is_right = _fills_leaves_like_training_rows(forest, sample), False
-    if fills is None and y is not None:
-        is_right = _is_too_right(forest, sample, y)
-    if not fills and not is_right:
-        return ""
-    sign = (
-        "they fall into the leaves of its trees almost as those rows did"
-        if fills
-        else "the model is right on them far more often than its own probabilities say"
-    )
-    return f"the calibration rows look like rows that trained the model: {sign}. {_say_why_not(forest)}"
+    sign = find_sign(forest, sample, y)
+    return f"the calibration rows look like rows that trained the model: {sign}. {_say_why_not(forest)}" if sign else ""
+
+
+def find_sign(forest: Forest, sample: Sample, y: NDArray[Any] | None) -> str:
+    """Return in what rows look as if they had trained the model; an empty text if they do not.
+
+    Parameters
+    ----------
+    forest : Forest
+    sample : Sample
+        Of rows.
+    y : array of shape (n_rows,) or None
+        Labels, used where the forest does not say how many rows its leaves had.
+
+    Returns
+    -------
+    str
+    """
+    fills = _fills_leaves_like_training_rows(forest, sample)
+    if fills:
+        return "they fall into the leaves of its trees almost as those rows did"
+    if fills is None and y is not None and _is_too_right(forest, sample, y):
+        return "the model is right on them far more often than its own probabilities say"
+    return ""
 
 
 def _say_why_not(forest: Forest) -> str:
