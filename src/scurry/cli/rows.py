@@ -296,7 +296,6 @@ def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: T
     that one_row() of the model makes, as in a service, and by the framework's predict: the median and the 99th
     percentile of different rows.
     """
-    from scurry.forest import as_rows
     from scurry.timing import Runner, measure_laps, measure_rows, wrap_model
 
     with show_spinner(f"Reading {model.name}"):
@@ -315,7 +314,8 @@ def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: T
         # An array that means the same as the table; where it does not, functions of one row get tables.
         has_values = forest.encode_numbers and len(forest.categories) > 0
         is_plain = forest.front is None and forest.raw_rows is None and not has_values
-        times = [*measure_laps(runners, given), *measure_rows(runners, given, as_rows(forest, X) if is_plain else None)]
+        prepared = forest.encoder(X)(X) if is_plain else None
+        times = [*measure_laps(runners, given), *measure_rows(runners, given, prepared)]
     if as_json:
         found = {lap.task: dict(zip((r.name for r in runners), lap.seconds, strict=True)) for lap in times}
         typer.echo(json.dumps(found, indent=1))

@@ -37,7 +37,6 @@ from scurry.report import exits, prunings, watching
 from scurry.report.alternatives import render_alternatives
 from scurry.report.markup import Axis, Chart, Markup, join, tabulate, tag
 from scurry.report.story import Column, Curve, Effort, Picture, Story, TestRows, render_quality, tell_whole
-from scurry.stopping.guarantee import InMemory
 from scurry.timing import Lap, Runner, measure_laps, wrap_model
 from scurry.verbs.training_rows import find_sign
 from scurry.version import read_version
@@ -146,7 +145,7 @@ def _remark_on_rows(subject: Predictor | Forest | PruningPath | Offers, test: Te
     certificate = subject.certificate if isinstance(subject, Predictor) else None
     if certificate is not None and certificate.rows is not None and certificate.rows.is_of(test.rows):
         return "The test rows are those that it was calibrated on: they judge nothing new."
-    sign = find_sign(test.forest, InMemory(test.rows), test.y if test.forest.is_classifier else None)
+    sign = find_sign(test.forest, test.rows, test.y if test.forest.is_classifier else None)
     return f"The test rows look like rows that trained the model: {sign}. They judge nothing new." if sign else ""
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from scurry.forest import Forest
 from scurry.stopping.guarantee import (
+    InMemory,
     Sample,
     Sums,
     agreement,
@@ -91,14 +92,13 @@ def describe_training(forest: Forest, sample: Sample, y: NDArray[Any] | None) ->
     return f"the calibration rows look like rows that trained the model: {sign}. {_say_why_not(forest)}" if sign else ""
 
 
-def find_sign(forest: Forest, sample: Sample, y: NDArray[Any] | None) -> str:
+def find_sign(forest: Forest, rows: Sample | NDArray[Any], y: NDArray[Any] | None) -> str:
     """Return in what rows look as if they had trained the model; an empty text if they do not.
 
     Parameters
     ----------
     forest : Forest
-    sample : Sample
-        Of rows.
+    rows : Sample or array of shape (n_rows, n_features)
     y : array of shape (n_rows,) or None
         Labels, used where the forest does not say how many rows its leaves had.
 
@@ -106,6 +106,7 @@ def find_sign(forest: Forest, sample: Sample, y: NDArray[Any] | None) -> str:
     -------
     str
     """
+    sample = InMemory(rows) if isinstance(rows, np.ndarray) else rows
     fills = _fills_leaves_like_training_rows(forest, sample)
     if fills:
         return "they fall into the leaves of its trees almost as those rows did"
