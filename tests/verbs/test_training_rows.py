@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ from xgboost import XGBClassifier
 import scurry
 from scurry.errors import ScurryWarning
 from scurry.stopping.guarantee import InMemory
-from scurry.verbs.training_rows import _largest_unit, describe_training, describe_unrelated
+from scurry.verbs.training_rows import _agrees, _count_in_leaves, _largest_unit, describe_training, describe_unrelated
 from support.calibration_rows import two_classes
 
 STORED = Path(__file__).parents[2] / "benchmarks" / "results" / "misuse.json"
@@ -248,3 +249,13 @@ class TestLabelsOfOtherRows:
         assert not describe_unrelated(forest, self.X[2000:], target[2000:])
         assert describe_unrelated(forest, self.X[2000:], target[2000:][::-1])
         assert not describe_unrelated(forest, self.X[2000:], np.zeros(2000))
+
+
+def test_stumps_have_no_two_leaves_of_a_class():
+    """Leaves are compared with those of the same class, of which a stump has one each."""
+    X = np.repeat(np.arange(4.0, dtype=np.float32), 50)[:, None]
+    stumps = RandomForestClassifier(5, max_depth=1, bootstrap=False, random_state=0).fit(X, np.repeat([0, 0, 1, 1], 50))
+    forest, sample = scurry.from_model(stumps), InMemory(X)
+    counts = sample.sums(partial(_count_in_leaves, forest))
+    assert _agrees(forest, sample, counts, forest.cover, by_class=True) is None
+    assert describe_training(forest, sample, None) == ""

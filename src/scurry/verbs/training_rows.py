@@ -198,6 +198,8 @@ def _agrees(
         label = forest.value.argmax(axis=1)
         kinds = [at[label[at] == k] for at in kinds for k in range(forest.n_classes)]
         kinds = [at for at in kinds if len(at) > 1 and trained[at].any() and counts[at].any()]
+        if not kinds:  # no tree has two leaves of a class
+            return None
     mean = average([agreement(counts[at], trained[at]) for at in kinds], _dependence_of_trees(forest, sample, trees))
     are_few = sample.n_rows < trained.sum() / forest.n_trees / 2
     is_close = mean.scatter < (_TOO_CLOSE_BY_SUMS if by_sums else _TOO_CLOSE_OF_FEW if are_few else _TOO_CLOSE)
