@@ -224,6 +224,13 @@ class TestLoad:
             scurry.load(tmp_path / "x.scurry")
 
 
+def test_a_summary_is_a_text(tmp_path):
+    summary = PREDICTORS["exit"].summary()
+    (tmp_path / "summary.txt").write_text(summary)
+    assert (tmp_path / "summary.txt").read_text() == summary == repr(summary) == pickle.loads(pickle.dumps(summary))
+    assert len(summary.splitlines()) == len(summary.lines)
+
+
 def test_a_summary_can_be_searched():
     summary = Predictor.full(complete_forest(1, 1, 1, 2)).summary()
     assert "forest" in summary

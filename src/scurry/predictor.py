@@ -660,22 +660,32 @@ class Predictor:
         return f"Predictor({self.forest!r}, method={self.plan.method!r})"
 
 
-class Summary:
-    """A predictor's promise and measurements; print it."""
+class Summary(str):
+    """A predictor's promise and measurements, as a text.
 
-    def __init__(self, forest: Forest, plan: Plan) -> None:
+    Attributes
+    ----------
+    lines : dict
+        The lines of the text by their names.
+    """
+
+    lines: dict[str, str]
+
+    def __new__(cls, forest: Forest, plan: Plan) -> Self:
+        """Describe a plan of a forest."""
         about = _describe_own(plan) if plan.certificate is None else plan.certificate.lines()
         front = {} if forest.front is None else {"front": forest.front.describe()}
         wrapper = {} if forest.wrapper is None else {"wrapper": forest.wrapper.describe()}
-        self.lines = {"forest": repr(forest)} | front | wrapper | about | _describe_saving(forest, plan)
+        lines = {"forest": repr(forest)} | front | wrapper | about | _describe_saving(forest, plan)
+        made = super().__new__(cls, align(lines))
+        made.lines = lines
+        return made
 
-    def __str__(self) -> str:
-        return align(self.lines)
+    def __repr__(self) -> str:
+        return str(self)
 
-    def __contains__(self, text: str) -> bool:
-        return text in str(self)
-
-    __repr__ = __str__
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
 
 
 def _describe_own(plan: Plan) -> dict[str, str]:
