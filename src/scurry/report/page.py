@@ -318,8 +318,7 @@ def render_tables(story: Story) -> Markup | None:
     if not story.tables:
         return None
     parts = [
-        join(tag("h3", heading), tabulate(list(header), [list(row) for row in rows], caption=heading, n_text=2))
-        for heading, header, rows in story.tables
+        tabulate(list(header), [list(row) for row in rows], caption=heading) for heading, header, rows in story.tables
     ]
     return _section("needs", "Who is found, and what it takes", *parts)
 
