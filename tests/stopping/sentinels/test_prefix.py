@@ -17,11 +17,13 @@ from scurry.errors import InputError
 from scurry.stopping.sentinels import prefix as module
 from scurry.stopping.sentinels.prefix import (
     Leaves,
+    Recipe,
     RowLeaves,
     count_needed,
     even_sentinels,
     fit_prefix,
     geometric_sentinels,
+    leaf_spread,
     mix_rows,
     order_trees,
     placed_sentinels,
@@ -218,9 +220,34 @@ class TestMixedRows:
         )
         assert np.array_equal(fit.tested[:, out], other.tested)
 
-    def test_many_rows_are_not_mixed(self, monkeypatch):
-        monkeypatch.setattr(module, "_MOST_ROWS", 25)
-        counts = [len(list(mix_rows(np.zeros((n, 2)), np.zeros((3, n), np.uint8)))) for n in (1, 2, 8, 10, 13, 40)]
+    def test_recipes_say_how_much_they_count_and_how_many_trees_are_ordered(self, mixed):
+        _, _, leaves, values, rows, made, _ = mixed
+        none = Recipe(mixed_weight=0.0, ordered_share=0.1)
+        fit = fit_prefix(leaves, values, rows, mixed=made, sentinels=np.array([6]), recipe=none)
+        others = np.setdiff1d(np.arange(60), fit.order[:6])
+        assert fit.order.tolist() == order_trees(leaves, rows, np.ones(600), n_steps=6).tolist()
+        assert fit.order[6:].tolist() == others.tolist()
+
+    def test_rows_that_find_the_corrections_may_find_spreads_too(self, mixed):
+        _, _, leaves, values, rows, made, new = mixed
+        sentinels, order, spread = np.array([6, 20]), np.arange(60), part(new, np.arange(2400) < 200)
+        plain, all_of_them = (
+            fit_prefix(leaves, values, rows, spread, mixed=made, sentinels=sentinels, order=order, recipe=recipe)
+            for recipe in (Recipe(), Recipe(all_spread=True))
+        )
+        assert np.array_equal(plain.tested, all_of_them.tested)
+        assert np.array_equal(plain.sigma, all_of_them.sigma)
+        estimates = np.stack(list(all_of_them.estimates(leaves, rows.leaves)))
+        squared = [np.square(one) for one in (spread.target - plain.tested, rows.target - estimates)]
+        scaled = [np.minimum(one / one.mean(axis=1, keepdims=True), 25).mean(axis=0) for one in squared]
+        reached = np.concatenate([spread.leaves, rows.leaves], axis=1)
+        np.testing.assert_allclose(all_of_them.spread, leaf_spread(leaves, reached, np.concatenate(scaled)))
+
+    def test_many_rows_are_not_mixed(self):
+        recipe = Recipe(most_rows=25)
+        counts = [
+            len(list(mix_rows(np.zeros((n, 2)), np.zeros((3, n), np.uint8), recipe))) for n in (1, 2, 8, 10, 13, 40)
+        ]
         assert counts == [3, 3, 2, 1, 0, 0]
 
 

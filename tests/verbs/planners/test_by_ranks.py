@@ -7,6 +7,7 @@ from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegress
 import scurry
 from scurry.errors import InfeasibleError, InputError
 from scurry.promises import TopK
+from scurry.verbs.planners.by_ranks import critical_cautions, lean, rank_sentinels
 
 N_DOCUMENTS = 25
 
@@ -64,13 +65,52 @@ def test_sets_save_more_and_fit_rows_leave_more_queries(ranked):
     assert (fitted.certificate.n_rows, fitted.certificate.n_fit_rows) == (153, 2500)  # as many may change as of 160
 
 
-def test_documents_do_not_leave_when_few_trees_are_left(ranked):
+def test_documents_do_not_leave_when_hardly_a_tree_is_left(ranked):
     model, X, queries = ranked
     fast = scurry.early_exit(model, X, groups=queries, promise=TopK(5, 0.05), method="sentinels")
-    assert 0.5 * 60 < fast.plan.stop.sentinels.max() <= 0.8 * 60
+    assert 0.5 * 60 < fast.plan.stop.sentinels.max() <= 0.93 * 60 + 0.5
     small = GradientBoostingRegressor(n_estimators=2, random_state=0).fit(X[:500], X[:500, 0])
     fast = scurry.early_exit(small, X, groups=queries, promise=TopK(5, 0.05), method="sentinels")
     assert fast.plan.stop.sentinels.tolist() in ([], [1])
+
+
+def test_critical_cautions_are_those_at_which_a_sentinel_changes_the_best():
+    """By trying each caution: a document is out below the k-th least estimate, and in above the others' largest."""
+    rng = np.random.default_rng(3)
+    cautions, n_critical = np.geomspace(40.0, 0.01, 400), 0
+    for n_documents in (3, 4, 7, 12):
+        estimates = -np.sort(rng.normal(size=(1, n_documents))) + rng.normal(scale=1.5, size=(5, n_documents))
+        reach = rng.uniform(0.1, 0.3, size=estimates.shape)
+        found = critical_cautions(estimates, reach, 3)
+        for middle, far, critical in zip(estimates, reach, found, strict=True):
+            changes = []
+            for caution in cautions:
+                low, high = middle - caution * far, middle + caution * far
+                is_out = high < np.sort(low)[-3]
+                is_in = low > np.sort(high)[-4] if n_documents > 3 else np.ones(3, bool)
+                changes.append(bool(is_out[:3].any() or is_in[3:].any()))
+            assert changes == (cautions < critical).tolist()
+            n_critical += critical > 0
+    assert n_critical > 5
+    assert critical_cautions(np.array([[3.0, 2.0, 1.0]]), np.zeros((1, 3)), 1).tolist() == [0.0]
+
+
+def test_rules_lean_towards_sentinels_where_mistakes_are_likely():
+    falling = np.geomspace(4.0, 1.0, 9)[:, None] * np.ones(50)
+    factors = lean(falling)
+    assert (np.diff(factors) < 0).all()
+    assert np.exp(np.mean(np.log(factors))) == pytest.approx(1.0)
+    assert 1.0 < factors[0] / factors[-1] < 4.0  # not by all that few queries say
+    assert lean(np.zeros((5, 20))).tolist() == [1.0] * 5
+    assert lean(np.full((1, 20), 3.0)).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("n_trees", [1, 2, 3, 10, 60, 1000])
+def test_sentinels_rise_and_stay_below_all_trees(n_trees):
+    sentinels = rank_sentinels(n_trees)
+    assert (np.diff(sentinels) > 0).all()
+    assert ((sentinels >= 1) & (sentinels < n_trees)).all()
+    assert len(sentinels) > 0 or n_trees == 1
 
 
 def test_neither_order_nor_seed_matter(ranked, tmp_path):

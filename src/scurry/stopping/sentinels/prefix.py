@@ -133,19 +133,48 @@ def _depths(parent: NDArray[np.int64]) -> NDArray[np.int64]:
     return depth
 
 
-_SHRINK, _ORDERED_SHARE = 0.5, 0.7
-_N_SWEEPS, RATE = 12, 0.15
+_SHRINK, _N_SWEEPS = 0.5, 12
 _RIDGE = 2.0  # rows that every leaf has besides its own, with a residual of 0
 _SMOOTHING = 8.0  # rows by which the spread of a node is drawn towards its parent's
 _N_FOLDS = 3
-TIMES_MIXED, _MOST_ROWS = 3, 100_000  # mixed for each row that is given; with those given
-_MIXED_WEIGHT = 0.5  # of a row that was mixed: it is less like the rows to come
 _FEW_STOPS = 0.01
 _FEWEST_PLACED, _MOST_PLACED = 2, 9  # sentinels
 # As a share, that fewer sentinels may cost: if rules were as bold (measured, they cost a third of it), and at the end.
 _MORE_TREES, _MORE_TREES_AT_END = 0.16, 0.01
 _LANE_COST = 0.09  # of adding a leaf to one sum more, in trees
 _LARGEST_DEVIATION = 25.0  # squared and in units of the mean: one far row must not decide about a leaf
+
+
+class Recipe(NamedTuple):
+    """How estimates are fitted.
+
+    Attributes
+    ----------
+    n_mixed : int
+        Rows that are mixed for each row that is given.
+    most_rows : int
+        With more, fewer are mixed.
+    mixed_weight : float
+        Of a row that was mixed: it is less like the rows to come.
+    ordered_share : float
+        Of the trees, which are chosen one by one; the others follow in their own order.
+    rate : float
+        Share of what a leaf's rows miss by which each sweep moves it. With a larger one, corrections come closer to the
+        rows that they are fitted to.
+    all_spread : bool
+        Where other rows find spreads, the rows that find the corrections do, too. There are more of them, and what they
+        miss differs between leaves as it does for new rows.
+    """
+
+    n_mixed: int = 3
+    most_rows: int = 100_000
+    mixed_weight: float = 0.5
+    ordered_share: float = 0.7
+    rate: float = 0.15
+    all_spread: bool = False
+
+
+USUAL = Recipe()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -363,7 +392,7 @@ def order_trees(
     rows : RowLeaves
     weight : float64 array of shape (n_rows,)
     n_steps : int, optional
-        How many trees are chosen; 70 % of them by default. The others follow in their own order.
+        How many trees are chosen; those of the usual recipe by default. The others follow in their own order.
     exact : bool
         Compute the gain of every tree at every step. By default most steps compare the twelve that gained most before,
         which is as good and ten times faster.
@@ -380,7 +409,7 @@ def order_trees(
     >>> order_trees(leaves, rows, np.ones(4), n_steps=2).tolist()
     [1, 0]
     """
-    n_steps = int(np.ceil(_ORDERED_SHARE * leaves.n_trees)) if n_steps is None else n_steps
+    n_steps = _count_steps(leaves, USUAL) if n_steps is None else n_steps
     start = rows.target - np.average(rows.target, weights=weight)
     order: NDArray[np.int64] = _core.greedy_order(
         rows.leaves,
@@ -396,8 +425,12 @@ def order_trees(
     return order
 
 
+def _count_steps(leaves: Leaves, recipe: Recipe) -> int:
+    return int(np.ceil(recipe.ordered_share * leaves.n_trees))
+
+
 def mix_rows(
-    rows: NDArray[Any], reached: NDArray[np.unsignedinteger], n_times: int = TIMES_MIXED
+    rows: NDArray[Any], reached: NDArray[np.unsignedinteger], recipe: Recipe = USUAL
 ) -> Iterator[NDArray[Any]]:
     """Yield rows that were made of pairs of rows, as many as there are and in their order, a few times.
 
@@ -409,8 +442,8 @@ def mix_rows(
     rows : array of shape (n_rows, n_features)
     reached : uint8 or uint16 array of shape (n_trees, n_rows)
         The leaves that they reach.
-    n_times : int
-        Fewer where there are many rows.
+    recipe : Recipe
+        Says how many times, which are fewer where there are many rows.
 
     Examples
     --------
@@ -421,7 +454,7 @@ def mix_rows(
     """
     n_trees, n_rows = reached.shape
     rng = np.random.default_rng(0)
-    for _ in range(min(n_times, _MOST_ROWS // max(n_rows, 1) - 1)):
+    for _ in range(min(recipe.n_mixed, recipe.most_rows // max(n_rows, 1) - 1)):
         leaf, other = reached[rng.integers(n_trees)], np.arange(n_rows)
         for fold in range(_N_FOLDS):
             shuffled = rng.permutation(np.arange(fold, n_rows, _N_FOLDS))
@@ -444,7 +477,7 @@ def fit_prefix(
     weight: FloatArray | None = None,
     order: NDArray[np.int64] | None = None,
     n_sweeps: int = _N_SWEEPS,
-    rate: float = RATE,
+    recipe: Recipe = USUAL,
     progress: Progress | None = None,
 ) -> PrefixFit:
     """Fit an order of trees, and an estimate of the full score at each sentinel.
@@ -461,7 +494,7 @@ def fit_prefix(
         missed by corrections that the other two were fitted to, and the corrections returned are fitted to all.
     mixed : RowLeaves, optional
         More rows that find the order and the corrections, and nothing else: `refit` a few times, as `mix_rows` makes
-        them. Each counts half.
+        them. Each counts as much as the recipe says.
     sentinels : int64 array of shape (n_sentinels,)
     weight : float64 array of shape (n_rows + n_mixed,), optional
         How much each row of `refit`, and then of `mixed`, counts; 1 by default.
@@ -469,9 +502,7 @@ def fit_prefix(
         By default that of `order_trees`.
     n_sweeps : int
         Sweeps over the trees at each sentinel.
-    rate : float
-        Share of what a leaf's rows miss by which each sweep moves it. With a larger one, corrections come closer to the
-        rows that they are fitted to.
+    recipe : Recipe
     progress : callable, optional
         Called as ``progress(n_done, n_total)`` while the order is found, and after every refit.
 
@@ -484,7 +515,7 @@ def fit_prefix(
     n_rows = len(refit.target)
     fitting = refit if mixed is None else _join(refit, mixed)
     counts = np.ones(len(fitting.target)) if weight is None else np.array(weight, np.float64)
-    counts[n_rows:] *= _MIXED_WEIGHT
+    counts[n_rows:] *= recipe.mixed_weight
     folds = np.arange(len(fitting.target)) % n_rows % _N_FOLDS
     n_folds = 0 if spread is not None or n_rows < _N_FOLDS else _N_FOLDS
     n_total = leaves.n_trees + (1 + n_folds) * len(sentinels)
@@ -501,9 +532,10 @@ def fit_prefix(
             progress(n_done, n_total)
 
     if order is None:
-        order = order_trees(leaves, fitting, counts, progress=report)
+        order = order_trees(leaves, fitting, counts, n_steps=_count_steps(leaves, recipe), progress=report)
 
     def correct(rows: RowLeaves, rows_weight: FloatArray, tested: RowLeaves) -> _Corrected:
+        rate = recipe.rate
         return _correct(leaves, values, order, sentinels, rows, rows_weight, tested, n_sweeps, rate, report_refit)
 
     tested = refit if spread is None else spread
@@ -512,26 +544,38 @@ def fit_prefix(
     for fold in range(n_folds):
         others, out = folds != fold, folds[:n_rows] == fold
         estimates[:, out] = correct(_where(fitting, others), counts[others], _where(refit, out)).estimates
-    missed = np.square(tested.target - estimates)
-    sigma = np.sqrt(missed.mean(axis=1))
-    scaled = np.divide(missed, sigma[:, None] ** 2, out=np.zeros_like(missed), where=sigma[:, None] > 0)
+    missed = tested.target - estimates
+    reached, scaled = tested.leaves, _scale_misses(missed)
+    if recipe.all_spread and spread is not None:
+        reached = np.concatenate([reached, refit.leaves], axis=1)
+        scaled = np.concatenate([scaled, _scale_misses(final.left[:, :n_rows])])
     return PrefixFit(
         order=order,
         sentinels=sentinels,
         slope=final.slope,
         intercept=final.intercept,
         corrections=final.corrections,
-        sigma=sigma,
-        spread=leaf_spread(leaves, tested.leaves, np.minimum(scaled, _LARGEST_DEVIATION).mean(axis=0)),
+        sigma=np.sqrt(np.square(missed).mean(axis=1)),
+        spread=leaf_spread(leaves, reached, scaled),
         values=values,
         tested=estimates,
     )
+
+
+def _scale_misses(missed: FloatArray) -> FloatArray:
+    """Return the mean over sentinels of squared misses, which are 1 on average at each but for few far rows."""
+    squared = np.square(missed)
+    mean = squared.mean(axis=1, keepdims=True)
+    scaled = np.divide(squared, mean, out=np.zeros_like(squared), where=mean > 0)
+    means: FloatArray = np.minimum(scaled, _LARGEST_DEVIATION).mean(axis=0)
+    return means
 
 
 class _Corrected(NamedTuple):
     slope: FloatArray
     intercept: FloatArray
     corrections: FloatArray
+    left: FloatArray  # what the rows that they were fitted to miss, shape (n_sentinels, n_rows)
     estimates: FloatArray  # of the tested rows, shape (n_sentinels, n_tested_rows)
 
 
@@ -551,6 +595,7 @@ def _correct(
     n_sentinels = len(sentinels)
     slope, intercept = np.ones(n_sentinels), np.zeros(n_sentinels)
     corrections, estimates = np.zeros((n_sentinels, len(values))), np.zeros((n_sentinels, len(tested.target)))
+    left = np.zeros((n_sentinels, len(refit.target)))
     sums = [np.zeros(len(rows.target)) for rows in (refit, tested)]
     done = 0
     for at, n_trees in enumerate(sentinels):
@@ -558,7 +603,7 @@ def _correct(
         for total, rows in zip(sums, (refit, tested), strict=True):
             total += _sum(leaves, values, new, rows.leaves)
         slope[at], intercept[at] = fit_line(sums[1], tested.target)
-        corrections[at] = _core.refit_leaves(
+        corrections[at], left[at] = _core.refit_leaves(
             refit.leaves,
             leaves.offset,
             weight,
@@ -568,11 +613,11 @@ def _correct(
             n_sweeps=n_sweeps,
             rate=rate,
             progress=None,
-        )[0]
+        )
         corrected = _sum(leaves, corrections[at], order[:n_trees], tested.leaves)
         estimates[at] = slope[at] * sums[1] + intercept[at] + corrected
         report()
-    return _Corrected(slope, intercept, corrections, estimates)
+    return _Corrected(slope, intercept, corrections, left, estimates)
 
 
 def _where(rows: RowLeaves, chosen: NDArray[np.bool_]) -> RowLeaves:

@@ -23,7 +23,7 @@ from scurry.runners.runner import Run
 from scurry.runners.sentinels import rank_plan
 from scurry.stopping.guarantee import InMemory, certified_rate, rate_p_value, rows_needed, rows_worth_testing
 from scurry.stopping.sentinels.lanes import SentinelFit, near_decision, prefix_lanes
-from scurry.stopping.sentinels.prefix import even_sentinels, worthwhile_sentinels
+from scurry.stopping.sentinels.prefix import Recipe, even_sentinels, worthwhile_sentinels
 from scurry.verbs.options import Calibration, ExitOptions
 from scurry.verbs.planners.by_scores import can_refit
 from scurry.verbs.planners.sentinel_scores import fit_scores, full_scores
@@ -34,9 +34,13 @@ CAUTIONS = np.concatenate([np.geomspace(64.0, 8.0, 12, endpoint=False), np.geoms
 _EVERY = 24  # of the cautions, that show where documents leave
 _MORE_TREES = 0.05  # as a share, that fewer sentinels may cost
 _N_DIVIDING = 32
-# More than for values, and closer to them: measured, estimates of good documents miss 4 to 7 % less.
-_TIMES_MIXED, _RATE = 7, 0.5
+# More rows than for values, and closer to them: measured, estimates of good documents miss 4 to 7 % less. Half of all
+# trees may be those of documents that stay to the end, so that late trees are ordered, too.
+_RECIPE = Recipe(n_mixed=7, most_rows=250_000, mixed_weight=1.0, ordered_share=0.97, rate=0.5, all_spread=True)
+_LATE_SENTINELS = np.array([0.77, 0.86, 0.93])  # as shares of the trees, instead of the last two of values
 _NORMAL_EIGHTH = 105.0  # the mean eighth power of standard normal numbers
+# How much of the line through critical cautions sentinels lean by, and the critical caution of a query that is added.
+_LEANING, _USUAL_CAUTION = 0.7, 2.0
 FloatArray = NDArray[np.float64]
 
 
@@ -223,27 +227,98 @@ def _fit(calibration: Calibration, promise: TopK, fitting: Queries) -> tuple[Sen
             "like those to be predicted",
             argument="X_cal",
         )
-    sentinels = even_sentinels(forest.n_trees)
     leaves, prefix = fit_scores(
         forest,
         rows,
         full,
-        # After the last there are few trees to save, and rows that miss by far more than others.
-        sentinels=sentinels[: max(len(sentinels) - 1, 1)],
+        sentinels=rank_sentinels(forest.n_trees),
         weigh=partial(_near_the_last, fitting, promise.k),
         tested=None if calibration.fit_rows is None else (fitting.rows, fitting.full),
-        n_mixed=_TIMES_MIXED,
-        rate=_RATE,
+        recipe=_RECIPE,
     )
-    good = find_places(fitting.full, fitting.query) < 2 * promise.k
+    place = find_places(fitting.full, fitting.query)
+    good = place < 2 * promise.k
     query = np.unique(fitting.query[good], return_inverse=True)[1]
     missed = (fitting.full - prefix.tested)[:, good]  # by corrections that were not fitted to these rows
     sizes = np.bincount(query)
     means = np.stack([np.bincount(query, weights=one) for one in missed]) / sizes
     fit = prefix_lanes(leaves, prefix, with_spread=True)
-    spread = np.stack([each for _, each in fit.sums(forest.apply(fitting.rows[good]))])
+    spread = np.stack([np.maximum(each, 1.0) for _, each in fit.sums(forest.apply(fitting.rows[good]))])
     # Half of the difference of two documents for each of them.
-    return fit, np.sqrt(0.5) * _deviation_of_tails((missed - means[:, query]) / np.maximum(spread, 1.0))
+    sigma = np.sqrt(0.5) * _deviation_of_tails((missed - means[:, query]) / spread)
+    best_first = np.lexsort([place[good], query])
+    critical = np.stack([
+        critical_cautions(prefix.tested[:, good][:, of], sigma[:, None] * spread[:, of], promise.k)
+        for of in np.split(best_first, np.cumsum(sizes)[:-1])
+    ], axis=1)  # fmt: skip
+    return fit, sigma * lean(np.minimum(critical, CAUTIONS[0]))
+
+
+def rank_sentinels(n_trees: int) -> NDArray[np.int64]:
+    """Return 14 or fewer sentinels: those for values, but for the last, of which there are more.
+
+    Examples
+    --------
+    >>> rank_sentinels(200).tolist()
+    [6, 10, 16, 24, 34, 46, 60, 76, 94, 114, 136, 154, 172, 186]
+    """
+    late = np.rint(n_trees * _LATE_SENTINELS).astype(np.int64)
+    even = even_sentinels(n_trees)
+    sentinels = np.union1d(even[even < late[0]], late)
+    return sentinels[(sentinels >= 1) & (sentinels < n_trees)]
+
+
+def critical_cautions(estimates: FloatArray, reach: FloatArray, k: int) -> FloatArray:
+    """Return, for each sentinel, the largest caution at which it would change the k best of a query; 0: none would.
+
+    A document with more than the estimate of another is above it at cautions up to their difference, in units of how
+    far both may be off. One of the k best is out if k others are above it; another is in if it is above all but k - 1.
+
+    Parameters
+    ----------
+    estimates, reach : float64 arrays of shape (n_sentinels, n_documents)
+        The documents of the query, best first, and how far estimates may be off at a caution of 1.
+    k : int
+
+    Returns
+    -------
+    float64 array of shape (n_sentinels,)
+
+    Examples
+    --------
+    >>> critical_cautions(np.array([[5.0, 2.0, 3.0], [5.0, 4.0, 3.0]]), np.full((2, 3), 0.25), 2)
+    array([2., 0.])
+    """
+    critical = np.zeros(len(estimates))
+    if estimates.shape[1] > k:
+        for at, (estimate, far) in enumerate(zip(estimates, reach, strict=True)):
+            apart, both = estimate[:, None] - estimate, far[:, None] + far
+            above = np.sort(np.divide(apart, both, out=np.zeros_like(apart), where=both > 0), axis=0)[::-1]
+            critical[at] = max(above[k - 1, :k].max(), -above[k, k:].min(), 0.0)
+    return critical
+
+
+def lean(critical: FloatArray) -> FloatArray:
+    """Return by how much documents should be further apart at each sentinel than far misses alone say.
+
+    Where few documents are left, or few that could be mistaken, fewer of the misses change anything: mostly later. Far
+    ones are rare and decide, so that all that is taken from them is a line, and not all of it.
+
+    Parameters
+    ----------
+    critical : float64 array of shape (n_sentinels, n_queries)
+
+    Examples
+    --------
+    >>> lean(np.array([[2.0, 0.0], [1.0, 1.0], [0.0, 0.0]])).round(2)
+    array([1.06, 1.  , 0.94])
+    """
+    n_sentinels, n_queries = critical.shape
+    mean = (np.sum(critical**4, axis=1) + _USUAL_CAUTION**4) / (n_queries + 1)
+    at = np.arange(n_sentinels) - (n_sentinels - 1) / 2
+    slope = float(at @ np.log(mean) / 4) / (float(at @ at) or 1.0)
+    factors: FloatArray = np.exp(_LEANING * slope * at)
+    return factors
 
 
 def _deviation_of_tails(missed: FloatArray) -> FloatArray:

@@ -13,10 +13,10 @@ from scurry.forest import Forest, leaf_scores
 from scurry.plan.whole_rows import decision_score
 from scurry.stopping.sentinels.lanes import DecisionFit, decision_fit, increments, near_decision
 from scurry.stopping.sentinels.prefix import (
-    RATE,
-    TIMES_MIXED,
+    USUAL,
     Leaves,
     PrefixFit,
+    Recipe,
     RowLeaves,
     fit_prefix,
     geometric_sentinels,
@@ -78,8 +78,7 @@ def fit_scores(
     weigh: Callable[[FloatArray], FloatArray] | None = None,
     order: NDArray[np.int64] | None = None,
     tested: tuple[NDArray[Any], FloatArray] | None = None,
-    n_mixed: int = TIMES_MIXED,
-    rate: float = RATE,
+    recipe: Recipe = USUAL,
 ) -> tuple[Leaves, PrefixFit]:
     """Fit estimates of full scores to rows, and to rows mixed from them; return them with the leaves of the forest.
 
@@ -96,14 +95,11 @@ def fit_scores(
         Of the trees; by default one is found.
     tested : rows and full scores, optional
         Other rows, which tell how far estimates are off; by default that is found in folds of `rows`.
-    n_mixed : int
-        How many times rows are mixed.
-    rate : float
-        Of `fit_prefix`.
+    recipe : Recipe
     """
     leaves = leaves_of(forest)
     refit = RowLeaves(leaves.encode(forest.apply(rows)), full)
-    more_rows = mix_rows(rows, refit.leaves, n_mixed)
+    more_rows = mix_rows(rows, refit.leaves, recipe)
     mixed = [RowLeaves(leaves.encode(forest.apply(more)), full_scores(forest, more)) for more in more_rows]
     known = [one for one in mixed if np.isfinite(one.target).all()]  # where rows are, their mixtures may not be
     joined = RowLeaves(*map(np.hstack, zip(*known, strict=True))) if known else None
@@ -117,7 +113,7 @@ def fit_scores(
         sentinels=sentinels,
         weight=weight,
         order=order,
-        rate=rate,
+        recipe=recipe,
     )
     return leaves, fit
 
@@ -139,7 +135,7 @@ def fit_labels(forest: Forest, rows: NDArray[Any]) -> tuple[DecisionFit, FloatAr
         sentinels=geometric_sentinels(forest.n_trees),
         weigh=partial(near_decision, threshold=threshold),
         # Rows of one label alone have no decision that more of them would tell about.
-        n_mixed=TIMES_MIXED if np.unique(decisions).size > 1 else 0,
+        recipe=USUAL if np.unique(decisions).size > 1 else USUAL._replace(n_mixed=0),
     )
     found = decision_fit(leaves, fit, threshold)
     return found, increments(found.margins(found.read_tested(fit.tested, forest.apply(rows))), decisions)
