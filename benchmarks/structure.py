@@ -50,6 +50,7 @@ LATER = (
     "forest.files.lowered",
     "forest.files.members",
     "forest.front",
+    "forest.pairing",
     "forest.precisions",
     "forest.wrappers",
     "importers.catboost",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scurry.checks import RandomState, check_count, check_flag, check_instance, read_column
 from scurry.costs import FeatureCosts
 from scurry.errors import FormatError, InputError, warn
-from scurry.forest import Forest, RowCall, as_rows, in_blocks, thread_count
+from scurry.forest import Forest, RowCall, as_rows, in_blocks, thread_count, warn_of_other_order
 from scurry.forest.files.storage import digest, read_container, write_container
 from scurry.formatting import align
 from scurry.importers import import_for
@@ -623,7 +623,10 @@ class Predictor:
                 "these are the rows that the promise was calibrated on: they chose the rule, which breaks it more "
                 "rarely on them than on others. Audit rows that came later"
             )
-        return audit(self, full, asked, rows, y=y, groups=groups, n_threads=n_threads)
+        audited = audit(self, full, asked, rows, y=y, groups=groups, n_threads=n_threads)
+        if y is not None:
+            warn_of_other_order(self.forest, X, y, rows, ("X", "y"))
+        return audited
 
     def summary(self) -> Summary:
         """Return what the plan promises and what was measured when it was made; print it."""

@@ -276,3 +276,12 @@ class TestThresholdsAsWritten:
         )
         rule.check(forest)
         assert rule.lower[0, 0] == -3 * 2**19
+
+    @pytest.mark.parametrize("weights", [[3, 7], np.array([0.3, 0.7], np.float32), [0.15, 0.35]])
+    def test_weights_are_shares(self, weights, tmp_path):
+        lower = np.array([[-1, -1, -1, 3], [-1, 0, 0, 0]])
+        rule = ExitRule(kind="votes", weights=weights, lower=lower, upper=lower + 9, seed=3)
+        np.testing.assert_allclose(rule.weights, [0.3, 0.7], rtol=1e-6)
+        forest = complete_forest(3, 2, 2, 2)
+        Predictor(forest, plan(3, rule)).save(tmp_path / "own.scurry")
+        np.testing.assert_array_equal(scurry.load(tmp_path / "own.scurry").plan.stop.weights, rule.weights)

@@ -6,10 +6,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from catboost import CatBoostClassifier
-from lightgbm import LGBMClassifier, LGBMRegressor
+from lightgbm import LGBMClassifier
 from scipy.sparse import csr_matrix
 from scipy.stats import binom
 from sklearn.datasets import make_classification
@@ -22,9 +21,8 @@ from sklearn.model_selection import train_test_split
 from xgboost import XGBClassifier
 
 import scurry
-from scurry.errors import ScurryWarning
 from scurry.stopping.guarantee import InMemory
-from scurry.verbs.training_rows import _agrees, _count_in_leaves, _largest_unit, describe_training, describe_unrelated
+from scurry.verbs.training_rows import _agrees, _count_in_leaves, _largest_unit, describe_training
 from support.calibration_rows import two_classes
 
 STORED = Path(__file__).parents[2] / "benchmarks" / "results" / "misuse.json"
@@ -205,50 +203,6 @@ class TestStoredDraws:
         alarms, tried = (sum(kind[name] for kind in stored["false_alarms"].values()) for name in ("alarms", "tried"))
         assert tried >= 1000
         assert alarms <= tried / 1000
-
-
-class TestLabelsOfOtherRows:
-    """Labels in another order than the rows certify promises about them that are false."""
-
-    X, y = make_classification(4000, 8, n_informative=5, flip_y=0.1, random_state=0)
-
-    def fit(self, X, y, **options):
-        model = LGBMClassifier(n_estimators=30, verbose=-1, n_jobs=1).fit(self.X[:2000], self.y[:2000])
-        return scurry.early_exit(model, X, y, promise="accuracy<=5%", **options)
-
-    def test_labels_that_are_shuffled_are_noticed(self):
-        shuffled = np.random.default_rng(0).permutation(self.y[2000:])
-        with pytest.warns(ScurryWarning, match="answers say nothing about the labels of these 2,000 rows"):
-            self.fit(self.X[2000:], shuffled)
-
-    def test_an_index_in_another_order_is_noticed(self):
-        X, y = pd.DataFrame(self.X[2000:]), pd.Series(self.y[2000:])
-        with pytest.warns(ScurryWarning, match="the same index in another order"):
-            self.fit(X, y.sample(frac=1, random_state=0))
-
-    @pytest.mark.filterwarnings("error")
-    def test_labels_of_the_rows_are_not(self):
-        X, y = pd.DataFrame(self.X[2000:]), pd.Series(self.y[2000:])
-        self.fit(X, y)
-        self.fit(X, y.set_axis(range(7, 2007)))  # another index says nothing about the order
-        self.fit(X.to_numpy(), y)
-
-    @pytest.mark.parametrize("seed", range(20))
-    def test_a_model_that_learnt_next_to_nothing_is_no_other_order(self, seed):
-        rng = np.random.default_rng(seed)
-        X = rng.normal(size=(3000, 4))
-        y = rng.random(3000) < 0.06 + 0.02 * (X[:, 0] > 0)
-        forest = scurry.from_model(LGBMClassifier(n_estimators=40, verbose=-1, n_jobs=1).fit(X[:1500], y[:1500]))
-        assert not describe_unrelated(forest, X[1500:], y[1500:])
-
-    def test_regressors(self):
-        target = self.X[:, 0] + self.X[:, 1]
-        forest = scurry.from_model(
-            LGBMRegressor(n_estimators=30, verbose=-1, n_jobs=1).fit(self.X[:2000], target[:2000])
-        )
-        assert not describe_unrelated(forest, self.X[2000:], target[2000:])
-        assert describe_unrelated(forest, self.X[2000:], target[2000:][::-1])
-        assert not describe_unrelated(forest, self.X[2000:], np.zeros(2000))
 
 
 def test_stumps_have_no_two_leaves_of_a_class():

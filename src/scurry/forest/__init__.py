@@ -4,6 +4,7 @@ from scurry.forest.combinations import Combinations
 from scurry.forest.files.members import as_member
 from scurry.forest.forest import Forest
 from scurry.forest.front import Front, RawRows
+from scurry.forest.pairing import describe_other_index, describe_unrelated, warn_of_other_order
 from scurry.forest.precisions import Block, ColumnTypes, RowTypes, float_type_of_arrays, is_number
 from scurry.forest.rows import (
     RowCall,
@@ -67,6 +68,8 @@ __all__ = [
     "columns_read",
     "count_rows",
     "decision_slack",
+    "describe_other_index",
+    "describe_unrelated",
     "first_true",
     "float_columns",
     "float_type_of_arrays",
@@ -85,4 +88,5 @@ __all__ = [
     "take_rows",
     "text_columns",
     "thread_count",
+    "warn_of_other_order",
 ]

@@ -31,6 +31,7 @@ NEVER_BELOW = int(np.iinfo(np.int32).min)
 NEVER_ABOVE = int(np.iinfo(np.int32).max)
 KINDS = ("votes", "scores")
 READOUTS = ("plain", "weighted")
+_ROUNDED = 1e-6  # by how much probabilities may miss 1
 _MOST_ROUNDED = 0.05  # of a leaf, as a share of the largest one
 # The factor of `with_scaled_thresholds` at which a rule on pieces stops no row any more.
 _LARGEST_FACTOR = 16.0
@@ -255,8 +256,9 @@ class ExitRule(SumRule):
     step : float
         What one grid unit of the sum is worth.
     weights : float64 array of shape (n_policies,)
+        Those that do not add up to 1 are divided by their sum.
     lower, upper : int32 arrays of shape (n_policies, n_trees + 1)
-        Other numbers are rounded to those that stop the same rows, and infinite ones stop none.
+        Other numbers are rounded to those that stop the same rows; ``lower`` of -inf and ``upper`` of inf stop none.
     piece_offset, piece_edges, piece_sides : uint32, int32 and uint8 arrays
     shuffle : {"fixed", "row"}
         Whether all rows share the plan's order, or each draws its own.
@@ -289,6 +291,7 @@ class ExitRule(SumRule):
             raise InputError(
                 f'shuffle must be "fixed" or "row" and seed a whole number, got {self.shuffle!r}, {self.seed!r}'
             )
+        object.__setattr__(self, "weights", np.asarray(self.weights, np.float64))
         object.__setattr__(self, "lower", _whole_thresholds("lower", self.lower, np.floor))
         object.__setattr__(self, "upper", _whole_thresholds("upper", self.upper, np.ceil))
         if self.weights.ndim != 1 or self.lower.ndim != 2 or self.lower.shape != self.upper.shape:
@@ -296,8 +299,11 @@ class ExitRule(SumRule):
         if len(self.lower) != len(self.weights) or len(self.weights) == 0 or not (self.weights >= 0).all():
             raise InputError("every policy needs a weight and a row of thresholds")
         with np.errstate(over="ignore"):
-            if not 0 < self.weights.sum() < np.inf:
-                raise InputError("weights must be finite, and one of them above 0")
+            total = self.weights.sum()
+        if not 0 < total < np.inf:
+            raise InputError("weights must be finite, and one of them above 0")
+        if abs(total - 1) > _ROUNDED:  # others stay as they are, to the last bit
+            object.__setattr__(self, "weights", self.weights / total)
         if (crossed := self.lower >= self.upper).any():
             at = tuple(int(index) for index in np.argwhere(crossed)[0])
             raise InputError(

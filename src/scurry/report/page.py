@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scurry.cascades import Cascade
 from scurry.checks import check_instance
 from scurry.errors import InputError, OutputError, UnsupportedModelError
-from scurry.forest import Forest
+from scurry.forest import Forest, warn_of_other_order
 from scurry.formatting import format_number, format_percent, format_seconds, format_share
 from scurry.importers import import_for
 from scurry.monitoring import Watch
@@ -120,6 +120,8 @@ def write(
     full, name = _find_full_model(subject, original, X_test)
     _check_groups(subject, groups)
     test = TestRows(full, X_test, y_test, name, groups=groups, promise=getattr(subject, "promise", None))
+    if test.y is not None:
+        warn_of_other_order(test.forest, X_test, y_test, test.rows, ("X_test", "y_test"))
     story = _tell(subject, test, max_cost, currency)
     remark = _remark_on_rows(subject, test)
     story = replace(story, verdict=f"{remark} {story.verdict}".strip(), remark=remark)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from scurry.checks import RandomState, check_choice, draw_seed
 from scurry.errors import InputError
-from scurry.forest import Forest, as_rows
+from scurry.forest import Forest, as_rows, warn_of_other_order
 from scurry.orders.search import StepOrder, find
 from scurry.predictor import Predictor, read_forest
 from scurry.promises import Certificate, StepMeasurement
@@ -92,6 +92,7 @@ def anytime(
         readout = "auto" if order == "auto" else "plain"
     seed = draw_seed(random_state)
     found = find(forest, rows, y_order, order=order, readout=readout, step_costs=costs, random_state=seed)
+    warn_of_other_order(forest, X_order, y_order, rows, ("X_order", "y_order"))
     options: dict[str, str | int] = {"order": order, "objective": objective, "readout": readout}
     # The other orders draw nothing, and do not depend on a seed.
     options |= {"random_state": seed} if order == "random" else {}

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scurry.checks import Progress, RandomState, check_count, check_numbers, check_progress, check_random_state
 from scurry.compression.path import Compressor, Step, list_steps, packed_size
 from scurry.errors import InfeasibleError, InputError
-from scurry.forest import Forest, as_rows
+from scurry.forest import Forest, as_rows, warn_of_other_order
 from scurry.forest.files.storage import container_bytes
 from scurry.formatting import format_bytes
 from scurry.predictor import Predictor, read_forest
@@ -429,6 +429,8 @@ def _check_rows(forest: Forest, X_cal: Any, y_cal: Any, fit_rows: Any, *, is_pro
         y = check_numbers("y_cal", y)
         if not np.isfinite(y).all():
             raise InputError("y_cal has missing or infinite values; leave out these rows, or y_cal", argument="y_cal")
+    if y is not None:
+        warn_of_other_order(forest, X_cal, y_cal, matrix, ("X_cal", "y_cal"))
     sample = InMemory(matrix)
     if not is_promised:
         return CheckedRows(sample=sample, y=y)

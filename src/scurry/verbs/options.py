@@ -28,7 +28,7 @@ from scurry.checks import (
     read_column,
 )
 from scurry.errors import InputError, warn
-from scurry.forest import Forest, Thresholded, as_member, as_rows
+from scurry.forest import Forest, Thresholded, as_member, as_rows, warn_of_other_order
 from scurry.promises import Certificate, Labels, Promise, Recall, RowSummary
 from scurry.stopping.guarantee import (
     InMemory,
@@ -40,7 +40,7 @@ from scurry.stopping.guarantee import (
     split_rows,
 )
 from scurry.stopping.scores.rule import PRESETS, check_costs
-from scurry.verbs.training_rows import describe_training, describe_unrelated, find_copies
+from scurry.verbs.training_rows import describe_training, find_copies
 
 
 class Parts(NamedTuple):
@@ -440,7 +440,8 @@ class Calibration:
             raise InputError("X_cal has no rows; pass rows like those to be predicted, labels are not needed")
         y = _check_truth(forest, "cal", y_cal, sample.n_rows)
         if y is not None:
-            _warn_of_other_order(forest, X_cal, y_cal, sample, y)
+            in_memory = sample.gather() if sample.n_rows == sample.max_gathered else None
+            warn_of_other_order(forest, X_cal, y_cal, in_memory, ("X_cal", "y_cal"))
         groups = read_column("groups", groups, X_cal)
         fit_rows = None if X_fit is None else as_rows(forest, X_fit)
         if y_fit is not None and fit_rows is None:
@@ -583,20 +584,6 @@ def _check_truth(forest: Forest, which: str, y: Any, n_rows: int) -> NDArray[Any
     if not np.isfinite(truth).all():
         raise InputError(f"{name} has missing or infinite values; leave out these rows, or {name}", argument=name)
     return truth
-
-
-def _warn_of_other_order(forest: Forest, X: Any, y: Any, sample: Sample, truth: NDArray[Any]) -> None:
-    """Warn if labels do not seem to be those of the rows beside them."""
-    of_rows: Any = getattr(X, "index", None)
-    of_labels: Any = getattr(y, "index", None)
-    is_ordered = not all(hasattr(one, "equals") for one in (of_rows, of_labels)) or of_rows.equals(of_labels)
-    if not is_ordered and of_rows.sort_values().equals(of_labels.sort_values()):
-        warn(
-            "X_cal and y_cal have the same index in another order, and rows are paired by their places; pass "
-            "y_cal.loc[X_cal.index] if they belong together by index"
-        )
-    elif sample.n_rows == sample.max_gathered and (said := describe_unrelated(forest, sample.gather(), truth)):
-        warn(said)
 
 
 def check_classifier(forest: Forest, asked: Promise | None = None) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from scurry.checks import Progress, check_progress
 from scurry.costs import ErrorCosts, FeatureCosts
 from scurry.errors import InputError
-from scurry.forest import as_rows
+from scurry.forest import as_rows, warn_of_other_order
 from scurry.predictor import read_forest
 from scurry.pruning.methods import check_choices, solve
 from scurry.pruning.node_errors import (
@@ -112,6 +112,8 @@ def prune(
     weights = ErrorCosts.of_forest(forest, class_weight=class_weight, error_costs=error_costs)
     rows = as_rows(forest, X_val)
     truth = None if y_val is None else check_truth(forest, rows, y_val)
+    if y_val is not None:
+        warn_of_other_order(forest, X_val, y_val, rows, ("X_val", "y_val"))
     if adds_scores(forest):
         forest, weight = with_mean_scores(forest, None if errors == "training" else rows)
         node_errors, n_error = score_errors(forest, weight)

@@ -1,4 +1,4 @@
-"""Training rows, copies and labels of other rows in a calibration: how they are noticed.
+"""Training rows and copies among those of a calibration: how they are noticed.
 
 Rows that trained the model are noticed by how they fill the leaves of its trees, or by how right it is on them. Most
 frameworks store with each leaf how many training rows fell into it. On rows that it was trained on a model agrees with
@@ -50,9 +50,6 @@ _TOO_RIGHT = 1 / 15
 _MIN_LEAVES, _MIN_ROWS = 6, 50  # equal counts in that many leaves have a chance of 1 in 100,000
 _MIN_VALUES = 8  # of weights in leaves: of fewer, a larger unit may be a common one by chance
 _MIN_COUNT = 0.5  # of rows in a leaf: fewer say nothing
-# Deviations: answers that say nothing about labels reach the first in 1 of 1,000 cases, and would reach the second if
-# they were right on average. Models that learnt noise by heart announce up to 16 of 3,000 rows, and reach less than 3.
-_UNRELATED, _SHOULD_BE_RELATED = 3.0, 20.0
 _PAIRS, _PAIRED_ROWS = 32, 4096  # of trees and rows that show how alike the trees divide rows
 _WHY_NOT = (
     "Trees agree far more on such rows than on new ones, so nothing is promised for new rows. Pass rows that the model "
@@ -117,32 +114,6 @@ def find_sign(forest: Forest, rows: Sample | NDArray[Any], y: NDArray[Any] | Non
 
 def _say_why_not(forest: Forest) -> str:
     return _WHY_NOT.format(estimator="EarlyExitClassifier" if forest.is_classifier else "EarlyExitRegressor")
-
-
-def describe_unrelated(forest: Forest, rows: NDArray[Any], y: NDArray[Any]) -> str:
-    """Return a warning if the model's answers say nothing about known labels; an empty text if they do.
-
-    Labels that lie in another order than the rows look like that. What is measured is how well the answers and the
-    labels go together, in deviations of what another order would give by chance: about 0 if they are unrelated, and as
-    much as the answers vary if they are right on average.
-    """
-    if forest.is_classifier:
-        answers = forest.predict_proba(rows)
-        known = np.eye(forest.n_classes)[forest.codes_of(y)]
-    else:
-        answers, known = forest.predict(rows)[:, None], np.asarray(y, np.float64)[:, None]
-    answers, known = answers - answers.mean(axis=0), known - known.mean(axis=0)
-    # The variance over all orders of the rows, of a sum over columns (classes that exclude one another, or one value).
-    scatter = float(np.sqrt(np.trace((answers.T @ answers) @ (known.T @ known)) / max(len(y) - 1, 1)))
-    if not 0 < scatter < np.inf:
-        return ""  # all answers or all labels are the same
-    found, announced = float((answers * known).sum()) / scatter, float(np.square(answers).sum()) / scatter
-    if found >= _UNRELATED or announced < _SHOULD_BE_RELATED:
-        return ""
-    return (
-        f"the model's answers say nothing about the labels of these {len(y):,} rows: in any other order they would fit "
-        "as well. If labels and rows lie in different orders, what is promised about true labels is false"
-    )
 
 
 def find_copies(
