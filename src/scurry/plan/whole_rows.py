@@ -309,8 +309,9 @@ class TopKRule(_LaneRule):
         return replace(self, limits=np.full_like(self.limits, np.inf))
 
     def mean_comparisons(self, trees: NDArray[np.integer]) -> float:
-        """Return at how many sentinels a document is compared with others of its query."""
-        return float(np.searchsorted(self.sentinels, trees, side="right").mean())
+        """Return how often a document is compared with others of its query: in a set, twice at each sentinel."""
+        sentinels = float(np.searchsorted(self.sentinels, trees, side="right").mean())
+        return sentinels * (2 if self.keep == "set" else 1)
 
 
 MAX_ROUTER_DEPTH = 64  # `core/calibrate/router.h` has the same number

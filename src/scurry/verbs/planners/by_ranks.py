@@ -162,7 +162,7 @@ def _choose_sentinels(
     assert best is not None
     stops = np.bincount(np.searchsorted(fit.sentinels, best.trees), minlength=len(fit.sentinels) + 1)
     kept = worthwhile_sentinels(
-        fit.sentinels, stops, n_trees=forest.n_trees, test_cost=test_cost(forest), more_trees=_MORE_TREES
+        fit.sentinels, stops, n_trees=forest.n_trees, test_cost=test_cost(forest, promise), more_trees=_MORE_TREES
     )
     return fit.keep(kept), sigma[kept]
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scurry.errors import InfeasibleError
 from scurry.forest import Forest
 from scurry.plan import Plan
-from scurry.promises import Labels
+from scurry.promises import Labels, TopK
 from scurry.runners import runner_of
 from scurry.runners.runner import NO_LIMIT
 from scurry.verbs.options import Calibration
@@ -40,7 +40,8 @@ class _Work:
     again : float
         For each tree of rows that stop nowhere, whose own sums are found in the end. Most of their leaves may be known.
     per_test : float
-        For each sentinel at which the documents of a query are compared.
+        For each sentinel at which a document is compared with the last of the best; in a set, which also takes
+        documents in, twice.
     per_stop : float
         For each sentinel at which a row is tested by itself, which counts where sentinels are chosen.
     """
@@ -58,9 +59,9 @@ _WORK = {
     # Bins are looked up row by row after every tree.
     "bins": {"sliced": _Work(100, 95), "walked": _Work(4, 3.5), "symmetric": _Work(37, 120)},
     "sentinels": {
-        "sliced": _Work(30, 1.1, again=0.3, per_test=45, per_stop=6),
-        "walked": _Work(5, 1.3, per_test=2, per_stop=1),
-        "symmetric": _Work(250, 10, again=16, per_test=60, per_stop=30),
+        "sliced": _Work(30, 1.1, again=0.3, per_test=40, per_stop=6),
+        "walked": _Work(5, 1.3, per_test=1.5, per_stop=1),
+        "symmetric": _Work(250, 10, again=16, per_test=45, per_stop=30),
     },
     # A router, then trees that are walked (core/runtime/cell_exit.cc); a walked tree takes as long as many in slices.
     "cells": {"sliced": _Work(130, 33), "walked": _Work(8, 1.3), "symmetric": _Work(40, 6.5)},
@@ -72,9 +73,9 @@ def stop_cost(forest: Forest) -> float:
     return _WORK["sentinels"][forest.engine.loop].per_stop
 
 
-def test_cost(forest: Forest) -> float:
+def test_cost(forest: Forest, promise: TopK) -> float:
     """Return what it takes to compare a document with others of its query, in trees of the full evaluation."""
-    return _WORK["sentinels"][forest.engine.loop].per_test
+    return _WORK["sentinels"][forest.engine.loop].per_test * (2 if promise.keep == "set" else 1)
 
 
 def expected_time(forest: Forest, plan: Plan, trees: NDArray[np.integer]) -> float:
