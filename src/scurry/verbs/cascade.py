@@ -548,8 +548,8 @@ def _infeasible(promise: Promise, n_rows: int) -> InfeasibleError:
     enough = needed <= n_rows
     advice = "more calibration rows (of each class)" if enough else f"at least {needed:,} calibration rows"
     return InfeasibleError(
-        f"{promise!r} cannot be certified on {n_rows:,} rows, even if every row is passed on. Pass {advice}, or "
-        "promise less",
+        f"the promise cannot be certified on {n_rows:,} rows, even if every row is passed on. {promise.describe()} "
+        f"Pass {advice}, or promise less",
         n_rows_needed=None if enough else needed,
         argument="X_cal",
     )
