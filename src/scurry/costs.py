@@ -336,6 +336,14 @@ def check_costs(argument: str, given: Any, names: Sequence[Any], kind: str) -> N
     if hasattr(given, "to_dict") and not set(given.index).isdisjoint(names):
         given = given.to_dict()  # a pandas Series goes by its labels; without names in common, by position
     if isinstance(given, Mapping):
+        nested = next((name for name in given if isinstance(given[name], Mapping)), None)
+        if nested is not None:
+            raise InputError(
+                f"{argument} must have one number for each {kind}, got {dict(given[nested])!r} for {nested!r}. For a "
+                "price list with a first and a next test, feature_costs are the discounted prices, and group_costs the "
+                "full price less the discounted one; see the price lists in docs/how-to/features.md",
+                argument=argument,
+            )
         unknown = [name for name in given if name not in set(names)]
         if unknown:
             raise InputError(

@@ -157,6 +157,41 @@ def test_compress(run, fail, folder, forest, features, table, tmp_path):
     assert "are needed" in fail(*arguments, "-o", tmp_path / "small.scurry")  # 250 rows cannot certify 0.5 %
 
 
+def test_compress_for_a_flash(run, fail, folder, forest, tmp_path):
+    small, export = tmp_path / "small.scurry", ("export", "c", folder / "model.skops", tmp_path / "c")
+    arguments = ("compress", folder / "model.skops", folder / "rows.parquet", "-o", small)
+    limit = scurry.export.flash_bytes(forest) // 2
+    shown = " ".join(run(*arguments, "--max-flash", limit).split())
+    counted = scurry.export.flash_bytes(scurry.load(small))
+    assert f"flash {counted:,} bytes" in shown
+    assert json.loads(run(*arguments, "--max-flash", limit, "--json"))["flash_bytes"] == counted <= limit
+    assert "flash_bytes" not in json.loads(run(*arguments, "--max-bytes", "30000", "--json"))
+    assert "pass --max-flash too" in fail(*arguments, "--inputs", "int16")
+    said = fail(*export, "--flash-budget", "500")
+    assert "make the forest smaller with scurry compress --max-flash 500, or" in said
+    said = fail(*export, "--flash-budget", "500", "--inputs", "int16")
+    assert "make the forest smaller with scurry compress --max-flash 500 --inputs int16, or" in said
+
+
+def test_a_promise_is_named_as_it_was_written(fail, folder, tmp_path):
+    arguments = (folder / "model.skops", folder / "rows.parquet", "--label", "diagnosis", "-o", tmp_path / "x.scurry")
+    said = fail("early-exit", *arguments, "--promise", "recall(benign)<=1")
+    assert "error: --promise 'recall(benign)<=1': a share must be below 1" in said
+    assert "Did you mean 'recall(benign)<=1%'?" in said
+    said = fail("compress", *arguments, "--promise", "accuracy<=1%")
+    assert "at most 1 point below the model's" in said
+    assert "Accuracy(" not in said
+
+
+def test_labels_of_another_model(fail, folder, table, tmp_path):
+    table.assign(diagnosis="ill").to_parquet(tmp_path / "rows.parquet")
+    said = fail("prune", folder / "model.skops", tmp_path / "rows.parquet", "--label", "diagnosis")
+    assert "--label has 1 labels the model does not know" in said
+    assert "y_val" not in said
+    said = fail("report", folder / "model.skops", tmp_path / "rows.parquet", "--label", "diagnosis")
+    assert "--label has 1 labels the model does not know" in said
+
+
 def test_mistakes(fail, folder, tmp_path):
     model, rows, output = folder / "model.skops", folder / "rows.parquet", ("-o", tmp_path / "x.scurry")
     line = fail("anytime", model, rows, "--label", "Diagnosys", *output)
@@ -175,6 +210,7 @@ def test_mistakes(fail, folder, tmp_path):
         ({"groups": {"A": ["age"]}}, "error: --costs: groups names 'age', which is no feature"),
         ({"groups": {"A": ["mean radius"]}, "group_costs": {"B": 1}}, "error: --costs: group_costs names 'B'"),
         ({"step_cost": -1}, "error: --costs: step_cost must be"),
+        ({"mean radius": {"cost": 2, "discount_cost": 1}}, "feature_costs are the discounted prices"),
     ):
         (tmp_path / "costs.json").write_text(json.dumps(costs))
         assert said in fail("prune", model, rows, "--costs", tmp_path / "costs.json")

@@ -234,6 +234,18 @@ def test_serve_without_the_extra(fail, folder, fast, monkeypatch):
     assert 'pip install "scurry[serve]"' in fail("serve", folder / "fast.scurry")
 
 
+def test_a_regressor_has_no_label(run, fail, tmp_path):
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(500, 3)), columns=["a", "b", "c"])
+    model = LGBMRegressor(n_estimators=5, verbose=-1, n_jobs=1).fit(table, table.a)
+    model.booster_.save_model(tmp_path / "model.txt")
+    table.to_parquet(tmp_path / "rows.parquet")
+    arguments = ("predict", tmp_path / "model.txt", tmp_path / "rows.parquet", "-o", tmp_path / "scores.parquet")
+    said = fail(*arguments, "--columns", "label,trees")
+    assert "is a regressor and has no labels; write its value: --columns prediction,trees" in said
+    run(*arguments)
+    assert pd.read_parquet(tmp_path / "scores.parquet").columns[0] == "prediction"
+
+
 def test_queries(run, tmp_path):
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.normal(size=(4000, 3)), columns=["a", "b", "c"])

@@ -1,5 +1,6 @@
 """What may be done after an alarm."""
 
+import re
 import threading
 import warnings
 
@@ -240,6 +241,31 @@ class TestRecalibration:
         with pytest.raises(InputError, match="keep_rows=True"):
             watch.recalibrate()
         assert "no shadow rows are kept" in watch.explain().describe()
+
+    def test_rows_that_are_no_longer_kept_are_not_asked_for(self, model):
+        promise = scurry.promises.Recall(1, 0.05, 0.2)
+        finding = scurry.early_exit(model, *two_classes(2500, 1), promise=promise, random_state=0)
+        X, y = two_classes(3000, 3)
+
+        def watch_labelled(n_rows, **options):
+            watch = scurry.watch(finding, share=1.0, random_state=0, **options)
+            watch.predict(X[:n_rows], ids=range(n_rows))
+            watch.learn_labels(range(n_rows), y[:n_rows])
+            return watch
+
+        for n_kept in (250, 60):  # too few of the class, and too few of all
+            with pytest.raises(InfeasibleError) as caught:
+                watch_labelled(3000, keep_rows=n_kept).recalibrate(random_state=0)
+            message = str(caught.value)
+            assert f"keeps the latest {n_kept} shadow rows and has forgotten older ones" in message
+        with pytest.raises(InfeasibleError) as caught:
+            watch_labelled(250, keep_rows=250).recalibrate(random_state=0)
+        assert "keep_rows" not in str(caught.value)  # nothing is forgotten yet
+        with pytest.raises(InfeasibleError) as caught:
+            watch_labelled(3000, keep_rows=250).recalibrate(random_state=0)
+        enough = int(re.search(r"keep_rows=(\d+)\)", str(caught.value))[1])
+        assert 250 < enough < 600
+        assert watch_labelled(3000, keep_rows=enough).recalibrate(random_state=0).promise == promise
 
     def test_only_so_many_rows_are_kept(self, fast, rows):
         watch = watch_all(fast, rows, share=1.0, keep_rows=1000)

@@ -301,7 +301,7 @@ class TestMinSteps:
 
     def test_all_steps_are_complete_however_late(self):
         predictor = anytime_of(complete_forest(4, 3, 4, 3))
-        got = score(ServedModel(predictor, min_steps=1000), matrix(ROWS), None, None, 0.0)
+        got = score(ServedModel(predictor, min_steps=len(predictor.plan.order)), matrix(ROWS), None, None, 0.0)
         assert got["label"]["data"] == predictor.predict(ROWS).tolist()
         assert set(got["stop_reason"]["data"]) == {"complete"}
 
@@ -316,6 +316,14 @@ class TestMinSteps:
     def test_a_floor_that_is_none(self, min_steps):
         with pytest.raises(InputError, match="min_steps must be a whole number of at least 1"):
             ServedModel(anytime_of(complete_forest(4, 3, 4, 3)), min_steps)
+
+    def test_a_floor_above_all_steps(self):
+        predictor = anytime_of(complete_forest(4, 3, 4, 3))
+        n_steps = len(predictor.plan.order)
+        with pytest.raises(
+            InputError, match=f"min_steps must be at most {n_steps}, the steps of this plan, got 100,000"
+        ):
+            ServedModel(predictor, 100_000)
 
     def test_a_floor_for_a_plan_without_steps(self):
         with pytest.raises(InputError, match="min_steps needs an anytime plan"):

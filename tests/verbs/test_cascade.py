@@ -142,6 +142,49 @@ def test_groups_count_once(cheap, expensive):
     assert both.promise.holds == "groups"
 
 
+LABELS = {
+    "objects": lambda y: NAMES.astype(object)[y],
+    "texts of pandas": lambda y: pytest.importorskip("pandas").Series(NAMES[y], dtype="str"),
+    "Python texts in a Series": lambda y: pytest.importorskip("pandas").Series(NAMES[y], dtype=object),
+    "categories": lambda y: pytest.importorskip("pandas").Series(NAMES[y], dtype="category"),
+    "texts of numpy": lambda y: NAMES[y],
+    "numbers": lambda y: y + 1,
+    "bools": lambda y: y == 1,
+}
+
+
+@pytest.mark.parametrize("kind", ["a model", "a function", "labels"])
+@pytest.mark.parametrize("given", LABELS)
+def test_labels_are_compared_by_their_values(given, kind):
+    labels = LABELS[given]
+    cheap = RandomForestClassifier(9, max_depth=6, random_state=1).fit(X[TRAIN], labels(Y[TRAIN]))
+    model = RandomForestClassifier(20, max_depth=9, random_state=0).fit(X[TRAIN], labels(Y[TRAIN]))
+
+    def answer(rows):
+        return labels((model.predict(rows) == model.classes_[1]).astype(int))
+
+    expensive = {"a model": model, "a function": answer, "labels": answer(X[CAL])}[kind]
+    promise = LabelsPerClass(dict.fromkeys(model.classes_.tolist(), 0.05))
+    both = scurry.cascade(cheap, expensive, X[CAL], promise=promise)
+    found = Recall(model.classes_[1], 0.1, max_changed=0.1)
+    assert scurry.cascade(cheap, expensive, X[CAL], labels(Y[CAL]), promise=found).promise == found
+    full = model.predict(X[NEW])
+    run = both.run(X[NEW], recorded=answer(X[NEW]))
+    assert 0 < run.share_passed_on < 1
+    assert run.labels.dtype == cheap.classes_.dtype
+    assert {type(label) for label in run.labels} == {type(label) for label in cheap.classes_}
+    assert (run.labels[run.passed_on] == full[run.passed_on]).all()
+    assert (run.labels[~run.passed_on] == cheap.predict(X[NEW])[~run.passed_on]).all()
+
+
+def test_answers_of_other_types_become_the_labels_of_the_cheap_model():
+    cheap = RandomForestClassifier(9, max_depth=6, random_state=1).fit(X[TRAIN], Y[TRAIN] == 1)
+    both = scurry.cascade(cheap, lambda rows: cheap.predict(rows).astype(float), X[CAL], promise=PROMISE)
+    both.min_certainty = 0.5
+    assert both.run(X[NEW]).share_passed_on > 0
+    np.testing.assert_array_equal(both.predict(X[NEW]), cheap.predict(X[NEW]), strict=True)
+
+
 def test_opposite_models_keep_nothing_and_say_so(cheap):
     forest = scurry.from_model(cheap)
     with pytest.warns(ScurryWarning, match="no row stays with the cheap model"):

@@ -134,7 +134,7 @@ def test_size_alone(model, tmp_path):
 @pytest.mark.parametrize("promise", [None, Labels(0.005)])
 def test_the_smallest_file_is_named_and_can_be_had(model, promise, tmp_path):
     with pytest.raises(
-        InfeasibleError, match=r"too small: the file of the smallest (candidate|that keeps Lab)"
+        InfeasibleError, match=r"too small: the file of the smallest (candidate|that keeps the promise)"
     ) as caught:
         scurry.compress(model, X[CAL], promise=promise, max_bytes=10)
     least = int(caught.value.achievable)

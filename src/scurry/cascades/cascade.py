@@ -367,6 +367,7 @@ class Cascade:
             )
         else:
             other = self._expensive.answer(X, passed, size, progress)
+        other = _name_alike(other, self.cheap.forest)
         answers = _promote(said.answers, other)
         answers[passed] = other
         return CascadeRun(answers, ~kept, said.certainty)
@@ -452,6 +453,16 @@ class Cascade:
 
 def _as_bytes(kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> NDArray[np.uint8]:
     return np.frombuffer(container_bytes(kind, header, arrays), np.uint8)
+
+
+def _name_alike(other: NDArray[Any], forest: Forest) -> NDArray[Any]:
+    """Return answers of the expensive model as the cheap model's own labels, if it knows all of them."""
+    if not forest.is_classifier:
+        return other
+    classes = np.asarray(forest.classes)
+    at = {label: place for place, label in enumerate(classes.tolist())}
+    places = [at.get(label, -1) for label in other.tolist()]
+    return other if -1 in places else classes[np.array(places, np.intp)]
 
 
 def _promote(answers: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:

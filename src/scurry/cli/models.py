@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +28,7 @@ from scurry.cli.program import (
     show,
     show_spinner,
 )
-from scurry.errors import InputError
+from scurry.errors import InfeasibleError, InputError
 from scurry.formatting import format_bytes, format_share
 
 if TYPE_CHECKING:
@@ -118,6 +119,10 @@ def export_c(
 
 
 _OPTIONS = {'layout="auto"': "--layout auto", "X_cal": "--rows"}
+_COMPRESS = re.compile(
+    r"scurry\.compress\(…, max_bytes=(\d+), size_of=(?:functools\.partial\()?scurry\.export\.flash_bytes"
+    r'(?:, inputs="(\w+)"\))?\)'
+)
 
 
 @contextmanager
@@ -125,7 +130,10 @@ def _name_options() -> Iterator[None]:
     """Make warnings and errors that name Python arguments name options."""
 
     def rename(message: object) -> str:
-        text = str(message)
+        text = _COMPRESS.sub(
+            lambda found: f"scurry compress --max-flash {found[1]}" + (f" --inputs {found[2]}" if found[2] else ""),
+            str(message),
+        )
         for argument, option in _OPTIONS.items():
             text = text.replace(argument, option)
         return text
@@ -136,6 +144,8 @@ def _name_options() -> Iterator[None]:
             yield
         except InputError as error:
             raise InputError(rename(error)) from error
+        except InfeasibleError as error:
+            raise InfeasibleError(rename(error), error.achievable) from error
     for one in caught:
         warnings.warn(rename(one.message), one.category, stacklevel=2)
 

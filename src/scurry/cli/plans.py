@@ -318,8 +318,9 @@ def compress(
         typer.Option(help="Largest size in bytes of the C that scurry export c writes.", show_default=False),
     ] = None,
     inputs: Annotated[
-        str, typer.Option(help="With --max-flash: what a feature is in that C, float32 or int16.")
-    ] = "float32",
+        str | None,
+        typer.Option(help="With --max-flash: what a feature is in that C, float32 or int16.", show_default="float32"),
+    ] = None,
     confidence: Annotated[float, typer.Option(help="Probability with which the promise holds for new rows.")] = 0.95,
     fit_rows: Annotated[
         str | None,
@@ -340,11 +341,14 @@ def compress(
 
     if max_bytes is not None and max_flash is not None:
         raise InputError("--max-bytes and --max-flash are limits of different things; pass one of them")
+    if inputs is not None and max_flash is None:
+        raise InputError("--inputs says what a feature is in the C that --max-flash limits; pass --max-flash too")
     with show_spinner(f"Reading {model.name}"):
         forest = read_model(model, rows=rows, trust_pickle=trust_pickle).forest
     options: dict[str, Any] = {"max_bytes": max_bytes}
+    count_flash = partial(flash_bytes, inputs=inputs or "float32")
     if max_flash is not None:
-        options = {"max_bytes": max_flash, "size_of": partial(flash_bytes, inputs=inputs)}
+        options = {"max_bytes": max_flash, "size_of": count_flash}
     if promise is not None:
         options["promise"] = _read_promise(promise, forest.classes, {"confidence": confidence})["promise"]
     elif options["max_bytes"] is None and forest.is_classifier:
@@ -357,7 +361,8 @@ def compress(
     with show_progress(f"Compressing on {len(X):,} rows") as update, _name_options(named):
         predictor = compress(forest, X, y, progress=update, **options)
     predictor.save(output)
-    _show_saved(predictor, output, as_json, asked="promise" in options)
+    counted = {} if max_flash is None else {"flash": count_flash(predictor)}
+    _show_saved(predictor, output, as_json, asked="promise" in options, sizes=counted)
 
 
 def _read_numbers(option: str, given: str, words: Sequence[str]) -> Any:
@@ -490,11 +495,23 @@ def _name_options(named: Mapping[str, str] | None = None) -> Iterator[None]:
         ) from error
 
 
-def _show_saved(predictor: Predictor, output: Path, as_json: bool, budget: str = "", *, asked: bool = False) -> None:
-    """Show what was saved; `asked` says that it was to promise something."""
+def _show_saved(
+    predictor: Predictor,
+    output: Path,
+    as_json: bool,
+    budget: str = "",
+    *,
+    asked: bool = False,
+    sizes: Mapping[str, int] | None = None,
+) -> None:
+    """Show what was saved, and `sizes` in bytes; `asked` says that it was to promise something."""
     lines = {} if predictor.certificate is None else predictor.certificate.lines()
-    facts = {"file": str(output)} | certificate_json(predictor)
-    told = lines | {"trees": str(predictor.forest.n_trees)} | _describe_file(output, budget)
+    counted = dict(sizes or {})
+    facts = (
+        {"file": str(output)} | certificate_json(predictor) | {f"{key}_bytes": size for key, size in counted.items()}
+    )
+    told = lines | {"trees": str(predictor.forest.n_trees)}
+    told |= {key: f"{size:,} bytes" for key, size in counted.items()} | _describe_file(output, budget)
     is_refused = asked and predictor.promise is None
     if is_refused:
         told["next"] = (

@@ -101,12 +101,13 @@ def predict(
         typer.Option("--output", "-o", help="Folder, or for one input a .parquet file.", show_default=False),
     ],
     columns: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="Columns to write: label or prediction, probability (of two classes, that of the second, which "
-            "`scurry inspect` names last), trees, reason, steps (slow)."
+            "`scurry inspect` names last), trees, reason, steps (slow).",
+            show_default="label,trees,reason; of a regressor prediction,trees,reason",
         ),
-    ] = "label,trees,reason",
+    ] = None,
     keep: Annotated[str, typer.Option(help="Input columns to copy, comma-separated.", show_default=False)] = "",
     prefix: Annotated[str, typer.Option(help="Prefix of the names of written columns.", show_default=False)] = "",
     max_steps: Annotated[
@@ -152,8 +153,14 @@ def predict(
             if groups is not None
             else f"{model} keeps the top k of queries; name the column with the query of each row: --groups COLUMN"
         )
+    written = _split("label,trees,reason" if columns is None else columns)
+    if columns is not None and "label" in written and not predictor.forest.is_classifier:
+        raise InputError(
+            f"--columns: {model} is a regressor and has no labels; write its value: "
+            f"--columns {','.join('prediction' if name == 'label' else name for name in written)}"
+        )
     options: dict[str, Any] = {
-        "columns": _split(columns),
+        "columns": written,
         "keep": _split(keep),
         "prefix": prefix,
         "max_steps": max_steps,
@@ -281,7 +288,8 @@ def report(
         try:
             page = write(read.subject, output, table, y, groups=queries, model=read.source, title=title)
         except InputError as error:
-            raise InputError(error.describe("--groups" if error.argument == "groups" else None)) from error
+            named = {"groups": "--groups", "y_test": "--label"}
+            raise InputError(error.describe(named.get(error.argument or ""))) from error
     size = format_bytes(page.stat().st_size)
     show({"file": str(page), "n_rows": len(X)}, as_json, {"written": f"{page} ({size}); open it in a browser"})
 

@@ -547,7 +547,7 @@ def label_codes(classes: NDArray[Any] | None, labels: ArrayLike, name: str) -> N
     accepted = ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
     raise InputError(
         f"{name} has {len(unknown)} labels the model does not know: {shown}; its {len(names)} classes are "
-        f"{accepted}. Pass {name} as the model was trained: XGBoost and LightGBM files number classes, sorted by "
+        f"{accepted}. Pass those it was trained on: XGBoost and LightGBM files number classes, sorted by "
         "name",
         argument=name,
     )

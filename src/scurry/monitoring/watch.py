@@ -90,15 +90,41 @@ def widen(compare: Comparison, record: Record) -> Predictor | None:
     return last_certified(candidates, p_value_of, setup.promise.confidence or setup.confidence)
 
 
-def recalibrate(compare: Comparison, setup: Setup, kept: Kept, first: int, options: dict[str, Any]) -> Predictor:
+def recalibrate(compare: Comparison, record: Record, kept: Kept, first: int, options: dict[str, Any]) -> Predictor:
     """Return a new predictor with the same promise, certified on kept rows with numbers from `first` on."""
-    from scurry.verbs.early_exit import early_exit
-
+    setup = record.setup
     if setup.max_kept == 0:
         raise InputError(
             "no shadow rows are kept; make the watch with keep_rows=True, or calibrate on rows of your own"
         )
     rows = _usable(setup, kept, first)
+    try:
+        return _calibrate_again(compare, setup, rows, first, options)
+    except InfeasibleError as error:
+        n_since, n_needed = int((kept.numbers >= first).sum()), error.n_rows_needed
+        n_found = len(np.unique(rows.units))
+        if n_needed is not None and n_found >= n_needed:  # of one kind, such as rows that the model should find
+            of_kinds = [int(counts.sum()) for counts in _count(compare, setup, rows)]
+            n_found = min((n for n in of_kinds if 0 < n < n_needed), default=n_found)
+        # Rows of a kind come by chance, so that a tenth is added.
+        growth = 2.0 if n_needed is None else 1.1 * n_needed / max(n_found, 1)
+        n_kept = 100 * math.ceil(growth * n_since / 100)
+        has_forgotten = len(kept) > 0 and kept.numbers[0] > first and record.n_shadow > len(np.unique(kept.units))
+        if n_found == 0 or n_kept <= setup.max_kept or not (has_forgotten or (n_needed or 0) > setup.max_kept):
+            raise
+        older = " and has forgotten older ones" if has_forgotten else ""
+        raise InfeasibleError(
+            f"{error}. This watch keeps the latest {setup.max_kept:,} shadow rows{older}, so that waiting does not "
+            f"help: begin another with scurry.watch(…, keep_rows={n_kept})",
+            error.achievable,
+            n_rows_needed=n_needed,
+            argument=error.argument,
+        ) from None
+
+
+def _calibrate_again(compare: Comparison, setup: Setup, rows: Kept, first: int, options: dict[str, Any]) -> Predictor:
+    from scurry.verbs.early_exit import early_exit
+
     groups = rows.units if compare.by_query or compare.by_group else None
     n_units = len(np.unique(rows.units))
     promise = read_promise(options.pop("promise", None), compare.predictor.forest.classes) or _as_asked(compare)
@@ -140,8 +166,7 @@ def _check_enough(setup: Setup, n_rows: int, n_needed: int, first: int) -> None:
     missing = n_needed - n_rows
     raise InfeasibleError(
         f"{n_rows:,} {what}{since} are too few to certify the promise again: at least {missing:,} are missing, which "
-        f"are about {math.ceil(missing / setup.share):,} more {setup.parts[0].unit} at a share of {setup.share:g}"
-        + (f", and keep_rows must be {n_needed:,} or more" if n_needed > setup.max_kept else ""),
+        f"are about {math.ceil(missing / setup.share):,} more {setup.parts[0].unit} at a share of {setup.share:g}",
         n_rows_needed=n_needed,
     )
 
@@ -496,7 +521,7 @@ class Watch:
                 f"{selection.describe()}. A predictor certified on such rows would keep no promise on others; learn "
                 "the labels of watch.awaited_ids first"
             )
-        return recalibrate(self._counting.compare, self._record.setup, kept, first, options)
+        return recalibrate(self._counting.compare, self._record, kept, first, options)
 
     def count(self, X: Any, *, ids: Any = None, groups: Any = None) -> None:
         """Count rows that were predicted elsewhere by the same predictor: some of them become shadow rows.

@@ -19,6 +19,7 @@ from scurry.formatting import format_number, format_percent, format_share
 AGAINST = ("model", "vote")
 HOLDS = ("rows", "groups", "orders", "each row")
 _RATE = re.compile(r"([0-9.]+(?:e-?[0-9]+)?)\s*(%?)")
+_BARE_RATE = re.compile(r"<=\s*([0-9]+(?:\.[0-9]+)?)(?=\s*(?:,|$))")  # not in percent
 _MUCH = 0.5  # who lets more than this be lost or changed may mean what is to be kept
 _KINDS: dict[str, type[Promise]] = {}
 
@@ -247,7 +248,10 @@ class Promise(ABC):
         (('<=50K', 0.002), ('>50K', 0.02))
         """
         for kind in _KINDS.values():
-            found = kind.read_text(text.strip(), classes)
+            try:
+                found = kind.read_text(text.strip(), classes)
+            except InputError as error:
+                raise _name_text(error, text) from error
             if found is not None:
                 return found.with_confidence(confidence)
         examples = ", ".join(
@@ -471,6 +475,19 @@ def rows_without_mistake(rate: float, risk: float) -> int:
     """Return how many rows without a mistake prove that the rate of mistakes is lower, but for this risk."""
     # Logarithms of the smallest numbers are so small that no float holds the quotient.
     return math.ceil(math.log(risk) / math.log1p(-max(rate, 1e-300)))
+
+
+def _name_text(error: InputError, text: str) -> InputError:
+    """Return the error of a promise that was written as a text, without names of arguments that nobody wrote."""
+    if error.argument in (None, "promise", "label"):
+        return error
+    meant = _BARE_RATE.sub(lambda found: f"{found[0]}%" if 1 <= float(found[1]) < 100 else found[0], text)
+    if meant != text:
+        message = f"a share must be below 1, which is 100 %. Did you mean {meant!r}?"
+    else:
+        what = {"max_error": "the error", "max_cost": "the cost"}.get(str(error.argument), "the share")
+        message = error.describe(what).partition(" Did you mean")[0]
+    return InputError(f"promise {text!r}: {message}", argument="promise")
 
 
 def read_rate(text: str) -> float:

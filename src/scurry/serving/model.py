@@ -462,7 +462,12 @@ class ServedModel:
             check_count("min_steps", min_steps, hint="; an answer of 0 steps would be the same for all rows")
             if not self.by_step:
                 raise InputError("min_steps needs an anytime plan; other plans always finish", argument="min_steps")
-        self.min_steps = min(max(self.n_steps // 10, 1) if min_steps is None else min_steps, self.n_steps)
+            if min_steps > self.n_steps:
+                raise InputError(
+                    f"min_steps must be at most {self.n_steps:,}, the steps of this plan, got {min_steps:,}",
+                    argument="min_steps",
+                )
+        self.min_steps = min(max(self.n_steps // 10, 1), self.n_steps) if min_steps is None else min_steps
         self.min_share = self.min_steps / self.n_steps if self.n_steps else 1.0
         self._names = None if forest.feature_names is None else tuple(forest.feature_names[: forest.n_given])
         self._categories = {

@@ -421,8 +421,8 @@ def _comparable(answers: NDArray[Any], forest: Forest) -> NDArray[Any]:
     """Return answers that can be compared with the cheap model's; raise an error if that makes no sense."""
     if not forest.is_classifier:
         return check_numbers("the expensive model's answers", answers)
-    classes = np.asarray(forest.classes)
-    classes = np.array(classes.tolist()) if classes.dtype.kind == "O" else classes
+    # Texts of pandas lie in arrays of objects, on either side: values are compared, whatever holds them.
+    answers, classes = (np.array(array.tolist()) for array in (answers, np.asarray(forest.classes)))
     is_text, wants_text = (array.dtype.kind in "US" for array in (answers, classes))
     if is_text != wants_text:
         raise InputError(
@@ -436,7 +436,7 @@ def _comparable(answers: NDArray[Any], forest: Forest) -> NDArray[Any]:
             f"{', '.join(map(repr, classes.tolist()[:5]))}",
             argument="expensive",
         )
-    return np.array(answers.tolist()) if answers.dtype.kind == "O" else answers
+    return answers
 
 
 def _add_exits(candidates: list[_Candidate], X_fit: Any, promise: Promise) -> list[_Candidate]:
@@ -548,8 +548,8 @@ def _infeasible(promise: Promise, n_rows: int) -> InfeasibleError:
     enough = needed <= n_rows
     advice = "more calibration rows (of each class)" if enough else f"at least {needed:,} calibration rows"
     return InfeasibleError(
-        f"{promise!r} cannot be certified on {n_rows:,} rows, even if every row is passed on. Pass {advice}, or "
-        "promise less",
+        f"the promise cannot be certified on {n_rows:,} rows, even if every row is passed on. {promise.describe()} "
+        f"Pass {advice}, or promise less",
         n_rows_needed=None if enough else needed,
         argument="X_cal",
     )

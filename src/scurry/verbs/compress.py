@@ -139,8 +139,8 @@ def compress(
     trial = _Trial.of(forest, rows, asked)
     if asked is not None and asked.rows_needed() > len(trial.rows):
         raise InfeasibleError(
-            f"{len(trial.rows):,} {rows.unit}s cannot certify {asked!r}: at least {asked.rows_needed():,} are needed. "
-            "Pass more calibration rows, or promise less",
+            f"{len(trial.rows):,} {rows.unit}s cannot certify the promise: at least {asked.rows_needed():,} are needed."
+            f" {asked.describe()} Pass more calibration rows, or promise less",
             n_rows_needed=asked.rows_needed(),
             argument="promise",
         )
@@ -255,8 +255,8 @@ class _Search:
         while (size := self._size(smallest, least)) > least:
             least = size
         least = size if self._size(smallest, size) <= size else least
-        what = "the smallest candidate" if promise is None else f"the smallest that keeps {promise!r}"
-        more = "" if promise is None else ", promise less, or pass more calibration rows"
+        what = "the smallest candidate" if promise is None else "the smallest that keeps the promise"
+        more = "" if promise is None else f", promise less, or pass more calibration rows. {promise.describe()}"
         if self.size_of is None:
             what = f"the file of {what}"
             shown = f" ({format_bytes(least)}), {self.candidates[smallest].n_bytes:,} of them for the forest"

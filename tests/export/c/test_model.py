@@ -242,6 +242,19 @@ def test_a_budget_that_is_too_small_names_what_all_trees_need(tight, tmp_path):
         to_c(fast, tmp_path, flash_budget=100)
 
 
+@pytest.mark.parametrize(
+    ("inputs", "size_of"),
+    [
+        ("float32", "size_of=scurry.export.flash_bytes)"),
+        ("int16", 'size_of=functools.partial(scurry.export.flash_bytes, inputs="int16"))'),
+    ],
+)
+def test_a_budget_that_is_too_small_names_the_inputs_it_counts(tight, tmp_path, inputs, size_of):
+    with pytest.raises(InfeasibleError) as caught:
+        to_c(tight[0].forest, tmp_path, flash_budget=100, inputs=inputs)
+    assert f"scurry.compress(…, max_bytes=100, {size_of}" in str(caught.value)
+
+
 def test_a_budget_that_costs_agreement_is_warned_of(tmp_path):
     X, y = make_classification(
         400, 5, n_informative=5, n_redundant=0, n_classes=3, n_clusters_per_class=1, random_state=0

@@ -299,19 +299,22 @@ def list_candidates(
     return found
 
 
-def choose(options: list[Candidate], flash_budget: int | None, way_out: str = "") -> Candidate:
+def choose(options: list[Candidate], flash_budget: int | None, way_out: str = "", inputs: str = "float32") -> Candidate:
     """Return the option that fits `flash_budget` bytes and is most faithful: first to the promise, then to all answers.
 
     Without a budget, return the smallest option that keeps the promise and whose agreement is high enough, or the
-    smallest of the most faithful. If none fits, the error has a `way_out` too.
+    smallest of the most faithful. If none fits, the error has a `way_out` too, and counts `inputs` as they are here.
     """
     if flash_budget is not None:
         fitting = [option for option in options if option.sizes.flash_bytes <= flash_budget]
         if not fitting:
             least = min(option.sizes.flash_bytes for option in options)
+            size_of = "scurry.export.flash_bytes"
+            if inputs != "float32":
+                size_of = f'functools.partial({size_of}, inputs="{inputs}")'
             raise InfeasibleError(
                 f"the model needs {least:,} bytes of flash, the budget is {flash_budget:,}; {way_out}make the forest "
-                f"smaller with scurry.compress(…, max_bytes={flash_budget}, size_of=scurry.export.flash_bytes), or "
+                f"smaller with scurry.compress(…, max_bytes={flash_budget}, size_of={size_of}), or "
                 "train fewer or shallower trees"
                 + ("" if len(options) > 1 else ', or leave the choice to layout="auto"'),
                 achievable=float(least),
@@ -477,9 +480,9 @@ def to_c(
     with np.errstate(under="ignore"):
         options = list_candidates(pred, name, layout, rows, inputs)
         try:
-            chosen = choose(options, flash_budget)
+            chosen = choose(options, flash_budget, inputs=inputs)
         except InfeasibleError:
-            chosen = choose(options, flash_budget, _measure_without_plan(pred, name, inputs))
+            chosen = choose(options, flash_budget, _measure_without_plan(pred, name, inputs), inputs)
         if (fault := _find_fault(pred, chosen, options, flash_budget)) is not None:
             warnings.warn(fault, ScurryWarning, stacklevel=2)
         options.sort(key=lambda option: option is not chosen)
