@@ -143,6 +143,13 @@ def test_reports_of_values_and_ranks(run, fail, tmp_path):
     run("report", tmp_path / "ranks.scurry", rows, "--groups", "query", "-o", page)
     assert promise.describe().replace("'", "&#x27;") in page.read_text(encoding="utf-8")
     assert "--groups is needed" in fail("report", tmp_path / "ranks.scurry", rows, "-o", page)
+    by_group = early_exit(forest, table[cal], groups=queries[cal] // 2, promise=promises.Values(0.9, 0.3))
+    by_group.save(tmp_path / "groups.scurry")
+    run("report", tmp_path / "groups.scurry", rows, "-o", page)
+    assert "not judged: pass groups=" in page.read_text(encoding="utf-8")
+    run("report", tmp_path / "groups.scurry", rows, "--groups", "query", "-o", page)
+    assert "50 rows, one of each group (" in page.read_text(encoding="utf-8")
+    assert "leave them out" in fail("report", tmp_path / "values.scurry", rows, "--groups", "query", "-o", page)
     wrong = fail("report", tmp_path / "ranks.scurry", rows, "--groups", "Query", "-o", page)
     assert "there is no column 'Query' for --groups; did you mean 'query'?" in wrong
 

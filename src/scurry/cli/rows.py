@@ -260,7 +260,10 @@ def report(
     label: Label = None,
     groups: Annotated[
         str | None,
-        typer.Option(help="Column with the query of each row (plans that keep the top k only).", show_default=False),
+        typer.Option(
+            help="Column with the query of each row (plans that keep the top k), or its group (promises about groups).",
+            show_default=False,
+        ),
     ] = None,
     title: Annotated[str | None, typer.Option(help="Page title.", show_default=False)] = None,
     as_json: AsJson = False,
