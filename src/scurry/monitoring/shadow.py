@@ -17,6 +17,7 @@ from scurry.promises import Outcomes, Promise, Values
 from scurry.runners.cells import bound_sums
 from scurry.runners.comparison import compare, plan_in_full
 
+
 def find_parts(promise: Promise) -> tuple[Part, ...]:
     """Return the parts of a promise that rows can break; none if it is about something else than answers."""
     nothing = np.empty(0)

@@ -73,7 +73,10 @@ def tell_exits(predictor: Predictor, test: TestRows) -> Story:
         verdict=f"It evaluates {mean_trees} of {forest.n_trees:,} trees per {what}, and {differs}.",
         tiles=tiles,
         promise=certificate.statement(),
-        claims=[*claim_promise(certificate, outcomes, full_vote=full_vote, judges=test.judges), *test.claim_quality(labels)],
+        claims=[
+            *claim_promise(certificate, outcomes, full_vote=full_vote, judges=test.judges),
+            *test.claim_quality(labels),
+        ],
         effort=Effort(
             "trees evaluated",
             trees,
