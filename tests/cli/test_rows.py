@@ -254,13 +254,19 @@ def test_queries(run, tmp_path):
     run("predict", fast, rows, "--groups", "query", "-o", tmp_path / "scores.parquet")
     scores = pd.read_parquet(tmp_path / "scores.parquet")
     np.testing.assert_array_equal(scores.prediction, scurry.load(fast).predict(table, groups=queries))
+    times = json.loads(run("bench", fast, rows, "--groups", "query", "--json"))
+    assert next(iter(times)) == "4,000 rows, 1 thread"
+    assert all(list(each) == ["all trees", "by its plan"] for each in times.values())
+    assert not any("one_row()" in task for task in times)
     for arguments, message in [
+        (("bench", fast, rows), "name the column with the query of each row: --groups COLUMN"),
+        (("bench", tmp_path / "model.txt", rows, "--groups", "query"), "--groups is for plans that keep the top k"),
         (("predict", fast, rows), "name the column with the query of each row: --groups COLUMN"),
         (("predict", tmp_path / "model.txt", rows, "--groups", "query"), "--groups is for plans that keep the top k"),
         (("early-exit", tmp_path / "model.txt", rows, "--promise", "top3<=5%"), "needed: TopK(3)"),
         (("early-exit", tmp_path / "model.txt", rows, "--groups", "quer"), "did you mean 'query'?"),
     ]:
-        output = ("-o", tmp_path / "out.scurry")
+        output = () if arguments[0] == "bench" else ("-o", tmp_path / "out.scurry")
         result = CliRunner().invoke(cli.load_program().app, [*map(str, arguments), *map(str, output)])
         assert message in " ".join(str(result.exception).split()), arguments
 
