@@ -222,7 +222,8 @@ class TestRows:
         self.y = None if y is None else np.asarray(y)
         given = None if groups is None else np.asarray(groups)
         self._by_unit = promise is not None and promise.is_about_groups
-        self.groups, self.units = (None, given) if self._by_unit else (given, None)
+        self.groups: NDArray[Any] | None = None if self._by_unit else given
+        self.units: NDArray[Any] | None = given if self._by_unit else None
         if len(self.rows) == 0:
             raise InputError(
                 "X_test has no rows; pass rows that neither trained the model nor calibrated the predictor",
