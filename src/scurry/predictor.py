@@ -591,8 +591,8 @@ class Predictor:
             predictor promises; needed for one that promises nothing, such as one with a rule of your own. Choose it,
             and the rule, before you look at these rows: the verdict is about rows that had no part in either.
         groups : str or array of shape (n_rows,), optional
-            The query of each row for the promise `TopK`; the group of each row for a promise about groups, of which one
-            row each is drawn.
+            The query of each row for the promise `TopK`; the group of each row for a promise about groups, which
+            cannot be tested without: one row of each is drawn. Or the name of a column of a frame `X`.
         model : estimator, booster, path or Forest, optional
             For a predictor of `scurry.compress`: the model that it was made from.
         n_threads : int or None, default 1

@@ -143,6 +143,13 @@ def test_reports_of_values_and_ranks(run, fail, tmp_path):
     run("report", tmp_path / "ranks.scurry", rows, "--groups", "query", "-o", page)
     assert promise.describe().replace("'", "&#x27;") in page.read_text(encoding="utf-8")
     assert "--groups is needed" in fail("report", tmp_path / "ranks.scurry", rows, "-o", page)
+    by_group = early_exit(forest, table[cal], groups=queries[cal] // 2, promise=promises.Values(0.9, 0.3))
+    by_group.save(tmp_path / "groups.scurry")
+    run("report", tmp_path / "groups.scurry", rows, "-o", page)
+    assert "not judged: pass groups=" in page.read_text(encoding="utf-8")
+    run("report", tmp_path / "groups.scurry", rows, "--groups", "query", "-o", page)
+    assert "50 rows, one of each group (" in page.read_text(encoding="utf-8")
+    assert "leave them out" in fail("report", tmp_path / "values.scurry", rows, "--groups", "query", "-o", page)
     wrong = fail("report", tmp_path / "ranks.scurry", rows, "--groups", "Query", "-o", page)
     assert "there is no column 'Query' for --groups; did you mean 'query'?" in wrong
 
@@ -259,13 +266,19 @@ def test_queries(run, tmp_path):
     run("predict", fast, rows, "--groups", "query", "-o", tmp_path / "scores.parquet")
     scores = pd.read_parquet(tmp_path / "scores.parquet")
     np.testing.assert_array_equal(scores.prediction, scurry.load(fast).predict(table, groups=queries))
+    times = json.loads(run("bench", fast, rows, "--groups", "query", "--json"))
+    assert next(iter(times)) == "4,000 rows, 1 thread"
+    assert all(list(each) == ["all trees", "by its plan"] for each in times.values())
+    assert not any("one_row()" in task for task in times)
     for arguments, message in [
+        (("bench", fast, rows), "name the column with the query of each row: --groups COLUMN"),
+        (("bench", tmp_path / "model.txt", rows, "--groups", "query"), "--groups is for plans that keep the top k"),
         (("predict", fast, rows), "name the column with the query of each row: --groups COLUMN"),
         (("predict", tmp_path / "model.txt", rows, "--groups", "query"), "--groups is for plans that keep the top k"),
         (("early-exit", tmp_path / "model.txt", rows, "--promise", "top3<=5%"), "needed: TopK(3)"),
         (("early-exit", tmp_path / "model.txt", rows, "--groups", "quer"), "did you mean 'query'?"),
     ]:
-        output = ("-o", tmp_path / "out.scurry")
+        output = () if arguments[0] == "bench" else ("-o", tmp_path / "out.scurry")
         result = CliRunner().invoke(cli.load_program().app, [*map(str, arguments), *map(str, output)])
         assert message in " ".join(str(result.exception).split()), arguments
 

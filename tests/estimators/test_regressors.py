@@ -6,6 +6,7 @@ EarlyExitRanker: queries are not divided, the promise is about them, and misuse 
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from lightgbm import LGBMClassifier, LGBMRanker, LGBMRegressor
 from sklearn.base import clone
@@ -195,6 +196,47 @@ def test_sizes_names_frames_and_numbers_give_the_same_answers(ranked, tmp_path):
     fast.save(tmp_path / "ranks.scurry")
     np.testing.assert_array_equal(scurry.load(tmp_path / "ranks.scurry").predict(rest, groups=names), expected)
     assert "another top 4 than the model's" in str(fast.summary())
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_a_column_of_queries_is_no_feature(ranked, library):
+    X, y, queries = ranked
+    frame = pd.DataFrame(X, columns=list("abcde"))
+
+    def convert(table):
+        return {"pandas": lambda: table, "polars": lambda: pl.from_pandas(table), "pyarrow": lambda: pa.table(table)}[
+            library
+        ]()
+
+    named, new = convert(frame.assign(qid=queries)), slice(-1600, None)
+    fast = make(GradientBoostingRegressor(n_estimators=10), method="sentinels").fit(named, y, groups="qid")
+    assert fast.feature_names_in_.tolist() == list("abcde")
+    plain, rows = convert(frame[new]), convert(frame.assign(qid=queries)[new])
+    expected = fast.predict(plain, groups=queries[new])
+    np.testing.assert_array_equal(fast.predict(rows, groups="qid"), expected)
+    np.testing.assert_array_equal(fast.run(rows, queries[new]).labels, expected)
+    other = convert(frame.assign(query=queries)[new])
+    np.testing.assert_array_equal(fast.predict(other, groups="query"), expected)
+    with pytest.raises(InputError, match="groups='qid' must be the name of a column"):
+        fast.predict(plain, groups="qid")
+    by_value = make(GradientBoostingRegressor(n_estimators=10), method="sentinels").fit(named, y, groups=queries)
+    assert "qid" in by_value.feature_names_in_
+    np.testing.assert_array_equal(by_value.predict(rows, groups="qid"), by_value.predict(rows, groups=queries[new]))
+
+
+def test_a_method_is_passed_on(ranked):
+    """By default no document leaves so small a model, because comparing documents takes longer."""
+    X, y, queries = ranked
+    model = GradientBoostingRegressor(n_estimators=40, random_state=0).fit(X[:1600], y[:1600])
+    X, queries = X[1600:], queries[1600:]
+    trees = [
+        make(model, **given).fit(X, groups=queries).run(X, queries).mean_trees
+        for given in ({}, {"method": "sentinels"})
+    ]
+    assert trees[1] < trees[0] == 40
+    assert clone(make(model, method="sentinels")).get_params()["method"] == "sentinels"
+    with pytest.raises(InputError, match='method must be one of "auto", "sentinels"'):
+        make(model, method="qwyc").fit(X, groups=queries)
 
 
 @pytest.mark.usefixtures("documents_leave")

@@ -1,6 +1,7 @@
 """Every kind of promise is counted as it counts itself."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor
 
@@ -132,6 +133,16 @@ class TestPromises:
         for at in range(0, 3000, 500):
             parts.predict(new[at : at + 500], groups=names[at : at + 500])
         assert parts.state == state
+        frame = pd.DataFrame(new, columns=list("abcd")).assign(query=names)
+        model = GradientBoostingRegressor(n_estimators=5, random_state=0).fit(frame[list("abcd")][:900], new[:900, 0])
+        named = scurry.early_exit(model, frame[900:], promise=TopK(3, 0.1), groups="query", random_state=0)
+        by_name, by_value = (scurry.watch(named, share=0.5, random_state=0) for _ in range(2))
+        for answer in ("predict", "run", "count"):
+            getattr(by_name, answer)(frame, groups="query")
+            getattr(by_value, answer)(frame, groups=names)
+        assert by_name.state == by_value.state
+        with pytest.raises(InputError, match="groups='q' must be the name of a column"):
+            by_name.predict(frame, groups="q")
 
     def test_groups_give_one_row_each(self, model):
         X, _ = two_classes(6000, 1)

@@ -210,8 +210,8 @@ def test_errors(forest, data, tmp_path):
         scurry.report.write(forest, tmp_path / "missing" / "r.html", X, y)
 
 
-def read_text(subject, folder, X, y=None):
-    page = scurry.report.write(subject, folder / "r.html", X, y)
+def read_text(subject, folder, X, y=None, **options):
+    page = scurry.report.write(subject, folder / "r.html", X, y, **options)
     return unescape(re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8")))
 
 
@@ -248,6 +248,27 @@ def test_ranks_need_queries_and_nothing_else_does(by_ranks, by_values, tmp_path)
     assert caught.value.argument == "groups"
     with pytest.raises(InputError, match="leave them out"):
         scurry.report.write(by_values[0], tmp_path / "values.html", X, groups=queries)
+
+
+def test_a_promise_about_groups_is_judged_by_groups(data, tmp_path):
+    X, y = data["fit"]
+    named = [f"f{j}" for j in range(X.shape[1])]
+    model = RandomForestClassifier(31, max_depth=6, random_state=0).fit(pd.DataFrame(X, columns=named), y)
+    cal, new = (pd.DataFrame(data[part][0], columns=named) for part in ("cal", "test"))
+    fast = scurry.early_exit(model, cal, max_disagreement=0.05, groups=np.arange(1000) // 2, random_state=0)
+    patients = pd.concat([new[:60].assign(patient=np.arange(60))] * 60, ignore_index=True)
+    text = read_text(fast, tmp_path, patients.drop(columns="patient"))
+    assert "not judged: pass groups=, the group of each row" in text
+    for judged in ("could be promised, from", "each bound with", "Verdict"):
+        assert judged not in text
+    text = read_text(fast, tmp_path, patients, groups="patient", model=model)  # which refuses other columns
+    assert "60 rows, one of each group (" in text
+    assert "too few rows to tell" in text
+    assert "could be promised, from 60 rows" in text
+    with pytest.raises(InputError, match=r"groups has shape \(3,\)"):
+        read_text(fast, tmp_path, patients[named], groups=[1, 2, 3])
+    with pytest.raises(InputError, match="groups='nobody' must be the name of a column"):
+        read_text(fast, tmp_path, patients, groups="nobody")
 
 
 def test_a_regressors_rows_are_those_that_changed_most(by_values):

@@ -128,6 +128,19 @@ def test_one_row_of_each_group_is_looked_at(fast):
     assert audit.n_rows == 2000
 
 
+def test_a_promise_about_groups_is_not_judged_by_rows():
+    patients = np.arange(4500) // 3
+    fast = scurry.early_exit(MODEL, X[CAL], max_disagreement=0.02, groups=patients)
+    repeated, of_whom = np.repeat(X[RECENT][:100], 60, axis=0), np.repeat(np.arange(100), 60)
+    for given in ({}, {"promise": Labels(0.05, holds="groups")}):
+        with pytest.raises(InputError, match="groups is needed: the promise is about one row of each new group") as why:
+            fast.audit(repeated, **given)
+        assert why.value.argument == "groups"
+    assert fast.audit(repeated, promise=Labels(0.05)).n_rows == 6000  # a promise about rows, which was asked for
+    audit = fast.audit(repeated, groups=of_whom)
+    assert (audit.n_rows, audit.verdict) == (100, "too few rows")
+
+
 def test_a_compressed_forest_is_compared_with_its_model():
     small = scurry.compress(MODEL, X[CAL], promise=Labels(0.05))
     with pytest.raises(InputError, match="model is needed"):

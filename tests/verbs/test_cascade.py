@@ -6,6 +6,7 @@ Bands against a count by hand, and the promise on a population that is known.
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import make_classification
 from sklearn.ensemble import GradientBoostingClassifier, GradientBoostingRegressor, RandomForestClassifier
@@ -183,6 +184,22 @@ def test_answers_of_other_types_become_the_labels_of_the_cheap_model():
     both.min_certainty = 0.5
     assert both.run(X[NEW]).share_passed_on > 0
     np.testing.assert_array_equal(both.predict(X[NEW]), cheap.predict(X[NEW]), strict=True)
+
+
+def test_a_column_of_groups_is_not_passed_on():
+    frame = pd.DataFrame(X, columns=list("abcdefgh"))
+    models = GradientBoostingClassifier(n_estimators=12, random_state=0), RandomForestClassifier(30, random_state=0)
+    cheap, expensive = (model.fit(frame[TRAIN], NAMES[Y[TRAIN]]) for model in models)
+    named = frame.assign(pat=np.arange(6000) // 2)
+    by_value = scurry.cascade(cheap, expensive, frame[CAL], promise=Labels(0.05), groups=named.pat[CAL])
+    for X_fit in (None, named[FIT]):
+        both = scurry.cascade(cheap, expensive, named[CAL], promise=Labels(0.05), X_fit=X_fit, groups="pat")
+        assert (both.certificate.n_rows, both.certificate.unit) == (1250, "group")
+        assert "groups=groups" in both.certificate.recipe
+        if X_fit is None:
+            assert both.certificate.recipe == by_value.certificate.recipe
+    with pytest.raises(InputError, match="groups='patient' must be the name of a column"):
+        scurry.cascade(cheap, expensive, named[CAL], groups="patient")
 
 
 def test_opposite_models_keep_nothing_and_say_so(cheap):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scurry.cli.files import read_model, read_queries, read_rows
+from scurry.cli.files import read_model, read_queries
 from scurry.cli.program import (
     BROKEN,
     AsJson,
@@ -147,12 +147,7 @@ def predict(
             f"--max-steps and --time-us need a plan that can stop after any step, and {model} has none; make one with: "
             "scurry anytime MODEL ROWS --label COLUMN -o ready.scurry"
         )
-    if predictor.plan.ranks_groups != (groups is not None):
-        raise InputError(
-            f"--groups is for plans that keep the top k of queries, and {model} has none"
-            if groups is not None
-            else f"{model} keeps the top k of queries; name the column with the query of each row: --groups COLUMN"
-        )
+    _check_groups(predictor, model, groups)
     written = _split("label,trees,reason" if columns is None else columns)
     if columns is not None and "label" in written and not predictor.forest.is_classifier:
         raise InputError(
@@ -267,7 +262,10 @@ def report(
     label: Label = None,
     groups: Annotated[
         str | None,
-        typer.Option(help="Column with the query of each row (plans that keep the top k only).", show_default=False),
+        typer.Option(
+            help="Column with the query of each row (plans that keep the top k), or its group (promises about groups).",
+            show_default=False,
+        ),
     ] = None,
     title: Annotated[str | None, typer.Option(help="Page title.", show_default=False)] = None,
     as_json: AsJson = False,
@@ -295,25 +293,41 @@ def report(
 
 
 @app.command(epilog="Example: [bold]scurry bench fast.scurry rows.parquet[/bold]")
-def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: TrustPickle = False) -> None:
+def bench(
+    model: ModelFile,
+    rows: Rows,
+    groups: Annotated[
+        str | None,
+        typer.Option(help="Column with the query of each row (plans that keep the top k only).", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+    trust_pickle: TrustPickle = False,
+) -> None:
     """Time a model on your rows: with all trees, by its plan, and in its own framework.
 
     The framework is timed if the file holds its model (skops, pickle).
 
     They take turns, and the shortest of several times counts. Rows that come one by one are answered by the function
     that one_row() of the model makes, as in a service, and by the framework's predict: the median and the 99th
-    percentile of different rows.
+    percentile of different rows. Documents that are ranked come by query, and are not timed one by one.
     """
     from scurry.timing import Runner, measure_laps, measure_rows, wrap_model
 
     with show_spinner(f"Reading {model.name}"):
         read = read_model(model, rows=rows, trust_pickle=trust_pickle)
     with show_spinner("Reading rows"):
-        X, _ = read_rows(rows, read.forest)
-    forest = read.forest
+        _check_groups(read.predictor, model, groups)
+        X, _, queries = read_queries(rows, read.forest, None, groups)
+    forest, predictor = read.forest, read.predictor
+
+    def rank(table: Any, n_threads: int) -> object:
+        return predictor.predict(table, n_threads, groups=queries[: len(table)])  # tables are the first rows
+
     runners = [Runner("all trees", forest.predict, one_row=forest.one_row)]
-    if read.subject is not forest:
-        runners.append(Runner("by its plan", read.predictor.predict, one_row=read.predictor.one_row))
+    if queries is not None:
+        runners.append(Runner("by its plan", rank))
+    elif read.subject is not forest:
+        runners.append(Runner("by its plan", predictor.predict, one_row=predictor.one_row))
     if read.source is not None:
         # First, because the last column compares the last runner with the first.
         runners.insert(0, wrap_model(read.source))
@@ -323,7 +337,8 @@ def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: T
         has_values = forest.encode_numbers and len(forest.categories) > 0
         is_plain = forest.front is None and forest.raw_rows is None and not has_values
         prepared = forest.encoder(X)(X) if is_plain else None
-        times = [*measure_laps(runners, given), *measure_rows(runners, given, prepared)]
+        times = measure_laps(runners, given)
+        times += measure_rows(runners, given, prepared) if queries is None else []
     if as_json:
         found = {lap.task: dict(zip((r.name for r in runners), lap.seconds, strict=True)) for lap in times}
         typer.echo(json.dumps(found, indent=1))
@@ -333,6 +348,15 @@ def bench(model: ModelFile, rows: Rows, as_json: AsJson = False, trust_pickle: T
         ratio = [f"{lap.seconds[0] / lap.seconds[-1]:.1f} ×"] if len(runners) > 1 else []
         table.add_row(lap.task, *map(format_seconds, lap.seconds), *ratio)
     console().print(table)
+
+
+def _check_groups(predictor: Predictor, model: Path, groups: str | None) -> None:
+    if predictor.plan.ranks_groups != (groups is not None):
+        raise InputError(
+            f"--groups is for plans that keep the top k of queries, and {model} has none"
+            if groups is not None
+            else f"{model} keeps the top k of queries; name the column with the query of each row: --groups COLUMN"
+        )
 
 
 def _split(listed: str) -> tuple[str, ...]:

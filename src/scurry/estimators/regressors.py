@@ -15,10 +15,10 @@ from sklearn.base import RegressorMixin, is_classifier
 from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
 from sklearn.utils.validation import validate_data
 
-from scurry.checks import check_number, check_numbers, read_column
+from scurry.checks import check_choice, check_number, check_numbers, read_column
 from scurry.errors import InfeasibleError, InputError
 from scurry.estimators.base import BudgetedEstimator, Train, split
-from scurry.forest import Forest, count_rows
+from scurry.forest import Forest, count_rows, without_column
 from scurry.predictor import Predictor
 from scurry.promises import TopK, Values
 from scurry.runners.runner import Run
@@ -172,6 +172,9 @@ class EarlyExitRanker(BudgetedEstimator):
     keep : {"order", "set"}, default "order"
         "order": the k best are ranked by the estimator's own scores. "set": they are the same documents, and those that
         were sure early are ranked by estimates, which saves more.
+    method : {"auto", "sentinels"}, default "auto"
+        "auto": no document leaves where comparing documents takes longer than the trees that it saves. "sentinels":
+        all sentinels are kept, which takes the fewest trees.
     confidence : float, default 0.95
         The promise holds for new queries with this probability.
     calibration_size : float or int, default 0.2
@@ -218,6 +221,7 @@ class EarlyExitRanker(BudgetedEstimator):
         k: int = 10,
         max_changed: float = 0.01,
         keep: str = "order",
+        method: str = "auto",
         confidence: float = 0.95,
         calibration_size: float = 0.2,
         n_threads: int | None = 1,
@@ -227,6 +231,7 @@ class EarlyExitRanker(BudgetedEstimator):
         self.k = k
         self.max_changed = max_changed
         self.keep = keep
+        self.method = method
         self.confidence = confidence
 
     def fit(self, X: Any, y: Any = None, *, group: Any = None, groups: Any = None, **fit_params: Any) -> Self:
@@ -240,7 +245,8 @@ class EarlyExitRanker(BudgetedEstimator):
         group : array of shape (n_queries,), optional
             Numbers of rows of the queries, whose rows lie together, as LightGBM and XGBoost take them.
         groups : str or array of shape (n_rows,), optional
-            The query of each row, a number or text, or the column of `X` that names it. Pass this or `group`.
+            The query of each row, a number or text, or the name of a column of a frame `X`, which is then no feature.
+            Pass this or `group`.
         **fit_params
             Passed to the estimator's `fit`; those with one value per row are split like the rows. Ignored if the
             estimator is fitted.
@@ -251,7 +257,8 @@ class EarlyExitRanker(BudgetedEstimator):
         """
         n_rows = count_rows(X) if hasattr(X, "__len__") else 0
         self._queries = self._calibrating = _read_queries(n_rows, group, read_column("groups", groups, X))
-        return super().fit(X, y, **fit_params)
+        self._column = groups if isinstance(groups, str) else None
+        return super().fit(without_column(X, self._column), y, **fit_params)
 
     def predict(self, X: Any, groups: Any = None, **budget: Any) -> NDArray[Any]:
         """Return scores that rank the rows of each query: the promised k are above the others.
@@ -259,8 +266,9 @@ class EarlyExitRanker(BudgetedEstimator):
         Parameters
         ----------
         X : array or DataFrame of shape (n_rows, n_features)
-        groups : array of shape (n_rows,)
-            The query of each row; its rows may lie anywhere, but all of them must be given.
+        groups : str or array of shape (n_rows,)
+            The query of each row; its rows may lie anywhere, but all of them must be given. Or the name of a column of
+            a frame `X`, which is then no feature. `X` may have the column that `fit` took for queries, or not.
         **budget
             Replaces the parameter of the same name for this call.
 
@@ -276,14 +284,19 @@ class EarlyExitRanker(BudgetedEstimator):
         Parameters
         ----------
         X, groups, **budget
-            See `predict`.
+            See `predict`: `groups` may name a column here, too, which is then no feature.
 
         Returns
         -------
         Run
         """
         predictor, _ = self._check_budget(budget)
-        rows, groups = self._prepare_rows(X), read_column("groups", groups, X)
+        features, named, groups = X, groups, read_column("groups", groups, X)
+        for name in (self._column, named):
+            # A feature stays one, if queries were given to `fit` by value.
+            if isinstance(name, str) and name not in getattr(self, "feature_names_in_", ()):
+                features = without_column(features, name)
+        rows = self._prepare_rows(features)
         if not predictor.plan.ranks_groups:  # all trees are evaluated, whichever query a row is of
             return predictor.run(rows, self.n_threads)
         if groups is None:
@@ -327,6 +340,7 @@ class EarlyExitRanker(BudgetedEstimator):
 
     def _calibrate(self, max_changed: float) -> Predictor:
         promise = TopK(self.k, max_changed, keep=self.keep, confidence=self.confidence)
+        method = check_choice("method", self.method, ("auto", "sentinels"))
         rows, X_fit = self._calibration.rows, self._calibration.training_rows
         if np.ptp(self.forest_.predict(rows if X_fit is None else X_fit, self.n_threads)) == 0:
             return self._evaluate_all(promise, "the model gives all rows the same score: nothing can be learnt")
@@ -337,6 +351,7 @@ class EarlyExitRanker(BudgetedEstimator):
                 X_fit=X_fit,
                 groups=self._calibrating,
                 promise=promise,
+                method=method,
                 random_state=self._calibration.seed,
             )
         except InfeasibleError as error:

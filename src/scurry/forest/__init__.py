@@ -31,7 +31,7 @@ from scurry.forest.structure import (
     score_step,
     score_threshold,
 )
-from scurry.forest.tables import CodedRows, Encoder, as_frame, count_rows, reader_of, take_rows
+from scurry.forest.tables import CodedRows, Encoder, as_frame, count_rows, reader_of, take_rows, without_column
 from scurry.forest.tree_answers import first_true, neighbours
 from scurry.forest.trees import join_trees, mean_of_leaves
 from scurry.forest.wrappers import Averaged, Calibrated, Isolation, OneVsRest, Samme, Thresholded, Voted, Wrapper
@@ -89,4 +89,5 @@ __all__ = [
     "text_columns",
     "thread_count",
     "warn_of_other_order",
+    "without_column",
 ]

@@ -101,6 +101,12 @@ def take_rows(X: Any, rows: NDArray[np.intp]) -> Any:
     return np.asarray(X)[rows] if frame is None else frame[rows].to_native()
 
 
+def without_column(X: Any, name: Any) -> Any:
+    """Return a DataFrame without the column of this name, as a DataFrame of its library; anything else as it is."""
+    frame = as_frame(X) if isinstance(name, str) else None
+    return X if frame is None or name not in frame.columns else frame.drop(name).to_native()
+
+
 def count_rows(X: Any) -> int:
     """Return the number of rows of an array, a table or a sparse matrix, which has no length."""
     return int(X.shape[0]) if hasattr(X, "tocsr") else len(X)

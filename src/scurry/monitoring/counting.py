@@ -23,7 +23,7 @@ from scurry import _core
 from scurry.errors import InputError, warn
 from scurry.monitoring.betting import EPOCH, RUN_LENGTH
 from scurry.monitoring.record import UNKNOWN, Kept, Record, Waiting
-from scurry.monitoring.shadow import Comparison, count_losses, take
+from scurry.monitoring.shadow import Comparison, count_losses
 from scurry.predictor import Predictor
 from scurry.promises import Outcomes
 
@@ -352,7 +352,7 @@ class Counting:
                 n_broken = bisect_left(broken, end) - bisect_left(broken, start)
                 record.add(epoch, [(end - start - n_broken, n_broken)], now)
             else:
-                record.add(epoch, count_losses(setup.promise, setup.parts, take(outcomes, slice(start, end))), now)
+                record.add(epoch, count_losses(setup.promise, setup.parts, outcomes.take(slice(start, end))), now)
             self._evidence.touch(epoch)
             start = end
 
@@ -366,7 +366,7 @@ class Counting:
 
     def _count_some(self, outcomes: Outcomes, numbers: NDArray[np.int64], chosen: NDArray[np.bool_]) -> None:
         if chosen.any():
-            some = take(outcomes, chosen)
+            some = outcomes.take(chosen)
             self._count(some, numbers[chosen], self.record.setup.promise.find_changed(some))
 
     def _read_waiting(self, found: list[tuple[Waiting, int]]) -> tuple[Outcomes, NDArray[np.int64]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -16,8 +16,6 @@ from scurry.predictor import Predictor
 from scurry.promises import Outcomes, Promise, Values
 from scurry.runners.cells import bound_sums
 from scurry.runners.comparison import compare, plan_in_full
-
-_ARRAYS = tuple(f.name for f in fields(Outcomes) if f.name != "classes")
 
 
 def find_parts(promise: Promise) -> tuple[Part, ...]:
@@ -46,16 +44,6 @@ def count_losses(promise: Promise, parts: Sequence[Part], outcomes: Outcomes) ->
     return counts
 
 
-def take(outcomes: Outcomes, chosen: NDArray[Any] | slice) -> Outcomes:
-    """Return the outcomes of some rows: a mask, indices or a slice."""
-    known: dict[str, Any] = {}
-    for name in _ARRAYS:
-        array = getattr(outcomes, name)
-        if array is not None:
-            known[name] = array[chosen]
-    return Outcomes(classes=outcomes.classes, **known)
-
-
 @dataclass(frozen=True, eq=False)
 class Comparison:
     """A predictor next to its full model.
@@ -82,7 +70,7 @@ class Comparison:
     @cached_property
     def by_group(self) -> bool:
         """Whether the promise is about one row of each group."""
-        return getattr(self.promise, "holds", "rows") == "groups"
+        return self.promise.is_about_groups
 
     @cached_property
     def full(self) -> Predictor:

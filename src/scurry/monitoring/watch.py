@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.cascades import Cascade
-from scurry.checks import RandomState, check_confidence, check_count, check_instance, draw_seed, is_number
+from scurry.checks import RandomState, check_confidence, check_count, check_instance, draw_seed, is_number, read_column
 from scurry.errors import InfeasibleError, InputError, warn
 from scurry.forest import as_rows, describe_other_index, in_blocks
 from scurry.forest.files.storage import container_bytes, container_of
@@ -343,9 +343,9 @@ class Watch:
         ids : array of shape (n_rows,), optional
             Names of rows, numbers or texts, by which `learn_labels` finds them. Promises about accuracy and recall
             need them; for others they are not used.
-        groups : array of shape (n_rows,), optional
-            The query of each row, or the group, where the promise is about queries or groups. All rows of one must
-            come in one call.
+        groups : str or array of shape (n_rows,), optional
+            The query of each row, or the group, where the promise is about queries or groups, or the name of a column
+            of a frame `X`. All rows of one must come in one call.
 
         Returns
         -------
@@ -355,7 +355,7 @@ class Watch:
             in_parts = in_blocks(X, lambda some: self.predict(some, n_threads))
             if in_parts is not None:
                 return in_parts
-        rows = as_rows(self.predictor.forest, X)
+        groups, rows = read_column("groups", groups, X), as_rows(self.predictor.forest, X)
         self._counting.check_names(rows, ids, groups)
         active = self._active
         answers = active.predict(rows, n_threads, groups=groups if self.predictor.plan.ranks_groups else None)
@@ -383,7 +383,7 @@ class Watch:
         )
         if in_parts is not None:
             return in_parts
-        rows = as_rows(self.predictor.forest, X)
+        groups, rows = read_column("groups", groups, X), as_rows(self.predictor.forest, X)
         self._counting.check_names(rows, ids, groups)
         answers = self._active.predict_proba(rows, n_threads)
         self._draw(rows, ids, groups, None)
@@ -403,7 +403,7 @@ class Watch:
         -------
         Run
         """
-        rows = as_rows(self.predictor.forest, X)
+        groups, rows = read_column("groups", groups, X), as_rows(self.predictor.forest, X)
         self._counting.check_names(rows, ids, groups)
         active = self._active
         run = active.run(rows, n_threads, groups=groups if self.predictor.plan.ranks_groups else None)
@@ -532,7 +532,7 @@ class Watch:
         ids, groups : optional
             As for `predict`.
         """
-        rows = as_rows(self.predictor.forest, X)
+        groups, rows = read_column("groups", groups, X), as_rows(self.predictor.forest, X)
         self._counting.check_names(rows, ids, groups)
         self._draw(rows, ids, groups, None)
 

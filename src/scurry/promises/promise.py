@@ -59,6 +59,11 @@ class Outcomes:
         """Which rows get another answer than the full model's."""
         return np.asarray(self.answers != self.full)
 
+    def take(self, chosen: NDArray[Any] | slice) -> Outcomes:
+        """Return the outcomes of some rows: a mask, indices or a slice."""
+        arrays = {name: array for name, array in vars(self).items() if name != "classes" and array is not None}
+        return replace(self, **{name: array[chosen] for name, array in arrays.items()})
+
 
 class Count(NamedTuple):
     """How many rows broke a promise, or a part of it. Counts of several batches add up.
@@ -208,6 +213,11 @@ class Promise(ABC):
     def with_rate(self, rate: float) -> Promise | None:
         """Return the same promise with another rate; None where there is no single one."""
         return None
+
+    @property
+    def is_about_groups(self) -> bool:
+        """Whether it is about one row of each new group, so that rows are judged only with the group of each."""
+        return getattr(self, "holds", "rows") == "groups"
 
     def about_groups(self) -> Promise:
         """Return the same promise about one row of each new group, so that every group counts the same."""

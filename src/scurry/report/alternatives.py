@@ -74,6 +74,8 @@ def try_settings(predictor: Predictor, test: TestRows) -> Settings | None:
     tried = [Predictor(forest, replace(plan, stop=rule)) for rule in rules if rule is not None]
     if len(tried) < len(rules):
         return None
+    if isinstance(test.judges, np.ndarray):
+        test = test.take(test.judges)  # what could be promised is about one row of each group, too
     test = test.thin(int(np.clip(_MAX_TREES // (forest.n_trees * len(rules)), _MIN_ROWS, BLOCK)))
     results = [try_rows(each, test) for each in tried]
     spent, middle = [float(trees.mean()) for _, trees in results], len(FACTORS) // 2
@@ -99,12 +101,13 @@ def find_alternatives(certificate: Certificate, settings: Settings) -> list[Alte
         at = settings.find_cheapest(promise)
         measured = "" if at is None else "; ".join(_describe(count) for count in settings.count(promise, at))
         data = ["model", "X_cal", *(["y_cal"] if promise.NEEDS_LABELS else [])]
-        data += ["groups=groups"] if settings.test.groups is not None else []
+        by_group = certificate.promise is not None and certificate.promise.is_about_groups
+        data += ["groups=groups"] if by_group or settings.test.groups is not None else []
         threshold = "" if certificate.threshold is None else f", threshold={certificate.threshold!r}"
         call = f"scurry.early_exit({', '.join(data)}, promise={write_promise(promise)}{threshold})"
         mean_trees = None if at is None else float(settings.spent[at])
         of_class = " of a class" if isinstance(promise, LabelsPerClass) else ""
-        unit = "queries" if settings.test.groups is not None else f"rows{of_class}"
+        unit = "queries" if settings.test.groups is not None else f"{'groups' if by_group else 'rows'}{of_class}"
         found.append(Alternative(what, call, mean_trees, measured, f"{promise.rows_needed():,} {unit}"))
     return found
 

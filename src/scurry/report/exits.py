@@ -73,7 +73,10 @@ def tell_exits(predictor: Predictor, test: TestRows) -> Story:
         verdict=f"It evaluates {mean_trees} of {forest.n_trees:,} trees per {what}, and {differs}.",
         tiles=tiles,
         promise=certificate.statement(),
-        claims=[*claim_promise(certificate, outcomes, full_vote=full_vote), *test.claim_quality(labels)],
+        claims=[
+            *claim_promise(certificate, outcomes, full_vote=full_vote, judges=test.judges),
+            *test.claim_quality(labels),
+        ],
         effort=Effort(
             "trees evaluated",
             trees,
@@ -182,6 +185,7 @@ def _measure_curve(predictor: Predictor, settings: Settings) -> Curve:
         if not (isinstance(drawn, Labels) and drawn.against == "model"):  # "labels changed" is there already
             what = counts[0].what if test.forest.is_classifier else counts[0].what.removesuffix(" from the model's")
             columns.insert(0 if test.y is None else 1, Column(what, np.array([c.rate for c in counts]), format_share))
+    if drawn is not None and test.judges is not None:
         confidence = (certificate.promise and certificate.promise.confidence) or CONFIDENCE
         provable = np.array([certified_rate(each.n_broken, each.n_rows, confidence) for each in counts])
         units = f"{counts[0].n_rows:,} {counts[0].unit}"

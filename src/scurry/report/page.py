@@ -24,14 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.cascades import Cascade
-from scurry.checks import check_instance
+from scurry.checks import check_instance, read_column
 from scurry.errors import InputError, OutputError, UnsupportedModelError
-from scurry.forest import Forest, warn_of_other_order
+from scurry.forest import Forest, warn_of_other_order, without_column
 from scurry.formatting import format_number, format_percent, format_seconds, format_share
 from scurry.importers import import_for
 from scurry.monitoring import Watch
 from scurry.predictor import Predictor
-from scurry.promises import GroupTest
+from scurry.promises import GroupTest, Promise
 from scurry.pruning import Offers, PruningPath
 from scurry.report import exits, prunings, watching
 from scurry.report.alternatives import render_alternatives
@@ -72,8 +72,10 @@ def write(
         did. A page about a `Watch` has none: it shows what the watch has counted.
     y_test : array of shape (n_rows,), optional
         Their labels. Without them the page compares with the full model only.
-    groups : array of shape (n_rows,), optional
-        For a plan that keeps the top k: the query of each row. `y_test` is then the relevance of documents.
+    groups : str or array of shape (n_rows,), optional
+        For a plan that keeps the top k: the query of each row. `y_test` is then the relevance of documents. For a
+        promise about groups: the group of each row. One row of each judges it, and without them nothing does. Or the
+        name of a column of a frame `X_test`, which is left out of the rows unless the model reads it.
     model : fitted estimator, optional
         The source model, to be timed next to scurry. All are timed on `X_test` as it is; if that is not the kind of
         array that the engine reads, scurry is timed on such an array too. A compressed forest, or one within a budget
@@ -117,6 +119,9 @@ def write(
     if hasattr(subject, "predictor_"):
         # An estimator; not named here, because it needs scikit-learn and a page does not.
         subject, original, max_cost = _look_inside(subject, model, max_cost)
+    named, groups = groups, read_column("groups", groups, X_test)
+    if isinstance(named, str) and isinstance(subject, Predictor) and named not in (subject.forest.feature_names or ()):
+        X_test = without_column(X_test, named)  # source models may refuse it
     full, name = _find_full_model(subject, original, X_test)
     _check_groups(subject, groups)
     test = TestRows(full, X_test, y_test, name, groups=groups, promise=getattr(subject, "promise", None))
@@ -183,10 +188,11 @@ def _check_groups(subject: Any, groups: Any) -> None:
         raise InputError(
             "groups is needed: this predictor ranks rows within queries; pass the query of each row", argument="groups"
         )
-    if groups is not None and not ranks:
+    promise = getattr(subject, "promise", None)
+    if groups is not None and not ranks and not (isinstance(promise, Promise) and promise.is_about_groups):
         raise InputError(
-            "groups are for predictors that keep the top k of queries, and this one answers each row by itself; leave "
-            "them out",
+            "groups are for predictors that keep the top k of queries or promise something about groups, and this one "
+            "answers and promises for each row by itself; leave them out",
             argument="groups",
         )
 

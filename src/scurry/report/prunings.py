@@ -461,7 +461,7 @@ def _claim(predictor: Predictor, certificate: Certificate, test: TestRows, story
     if predictor.forest.n_classes == 2 and predictor.forest.link == "logistic":
         scores = predictor.run(test.rows, None).scores
     outcomes = outcomes_of(test, story.answers, probabilities=story.probabilities, scores=scores)
-    return [*claim_promise(certificate, outcomes), *test.claim_quality(story.answers)]
+    return [*claim_promise(certificate, outcomes, judges=test.judges), *test.claim_quality(story.answers)]
 
 
 def _draw_sizes(measured: SizeMeasurement, certificate: Certificate) -> Picture | None:

@@ -39,12 +39,14 @@ from scurry.promises import (
 )
 from scurry.report.markup import Chart, Markup, tabulate, tag
 from scurry.stopping.guarantee import certified_rate
-from scurry.stopping.verdict import audit_outcomes
+from scurry.stopping.verdict import audit_outcomes, draw_one_of_each
 from scurry.timing import Runner
 
 CONFIDENCE = 0.95  # of the interval around what was measured
 _N_RANKED, _MAX_GRADE = 10, 31  # places that NDCG counts, and the largest grade that gradient boosting knows
 BLOCK = 20_000  # rows evaluated at once: the leaves of all rows in all trees may not fit into memory
+ALL_ROWS = slice(None)
+_NOT_JUDGED = "not judged: pass groups=, the group of each row"
 
 
 class Tile(NamedTuple):
@@ -197,7 +199,8 @@ class TestRows:
     name : str
         What the page calls `forest`: a forest made to cost less is not "the full model" of anything.
     groups : array of shape (n_rows,) or None
-        The query of each row, where rows are documents to be ranked; `y` is then their relevance.
+        The query of each row, where rows are documents to be ranked; `y` is then their relevance. If the promise is
+        about groups, the group of each row: it is kept as `units`, and `groups` is None.
     promise : Promise or None
         What the subject promises. Of two classes, the page tells of the one that it names, or else of the second.
     """
@@ -217,7 +220,10 @@ class TestRows:
         self.forest, self.given, self.rows, self.name = forest, X, as_rows(forest, X), name
         self.promise = promise
         self.y = None if y is None else np.asarray(y)
-        self.groups = None if groups is None else np.asarray(groups)
+        given = None if groups is None else np.asarray(groups)
+        self._by_unit = promise is not None and promise.is_about_groups
+        self.groups: NDArray[Any] | None = None if self._by_unit else given
+        self.units: NDArray[Any] | None = given if self._by_unit else None
         if len(self.rows) == 0:
             raise InputError(
                 "X_test has no rows; pass rows that neither trained the model nor calibrated the predictor",
@@ -228,10 +234,8 @@ class TestRows:
         if self.y is not None and forest.is_classifier:
             # In the type of the model's classes, so that labels are compared as what they are.
             self.y = np.asarray(forest.classes)[forest.codes_of(self.y, "y_test")]
-        if self.groups is not None and self.groups.shape != (len(self.rows),):
-            raise InputError(
-                f"groups has shape {self.groups.shape}, X_test has {len(self.rows)} rows", argument="groups"
-            )
+        if given is not None and given.shape != (len(self.rows),):
+            raise InputError(f"groups has shape {given.shape}, X_test has {len(self.rows)} rows", argument="groups")
         if self.groups is not None and self.y is not None:
             grades = self.y.astype(np.float64)
             if not (np.isin(grades, np.arange(_MAX_GRADE + 1))).all():
@@ -259,6 +263,13 @@ class TestRows:
     def answers_of(self, forest: Forest) -> NDArray[Any]:
         """Return the answers of a forest, which may be the full model."""
         return self.full if forest is self.forest else forest.predict(self.rows, None)
+
+    @cached_property
+    def judges(self) -> NDArray[np.intp] | slice | None:
+        """The rows that judge the promise: all, or one of each group, and None if it is about groups not given."""
+        if not self._by_unit:
+            return ALL_ROWS
+        return None if self.units is None else draw_one_of_each(self.units)
 
     @cached_property
     def full(self) -> NDArray[Any]:
@@ -292,12 +303,16 @@ class TestRows:
         if len(self) <= max_rows:
             return self
         chosen = np.linspace(0, len(self) - 1, max_rows).astype(np.intp)
-        groups = None
         if self.groups is not None:
             _, query = np.unique(self.groups, return_inverse=True)
             n_queries = max(max_rows * (int(query.max()) + 1) // len(self), 1)
             chosen = np.flatnonzero(np.isin(query, np.linspace(0, query.max(), n_queries).astype(np.intp)))
-            groups = self.groups[chosen]
+        return self.take(chosen)
+
+    def take(self, chosen: NDArray[np.intp]) -> TestRows:
+        """Return some of the rows, by their indices."""
+        groups = self.units if self._by_unit else self.groups
+        groups = None if groups is None else groups[chosen]
         y = None if self.y is None else self.y[chosen]
         thinned = TestRows(self.forest, self.rows[chosen], y, self.name, groups=groups, promise=self.promise)
         # What is known of all rows is not computed again.
@@ -455,7 +470,11 @@ def tell_whole(forest: Forest, test: TestRows, certificate: Certificate | None =
 
 
 def claim_promise(
-    certificate: Certificate, outcomes: Outcomes, *, full_vote: NDArray[Any] | None = None
+    certificate: Certificate,
+    outcomes: Outcomes,
+    *,
+    full_vote: NDArray[Any] | None = None,
+    judges: NDArray[np.intp] | slice | None = ALL_ROWS,
 ) -> list[Claim]:
     """Return what a certificate promises next to what these outcomes show.
 
@@ -465,6 +484,8 @@ def claim_promise(
     outcomes : Outcomes
     full_vote : array of shape (n_rows,), optional
         The labels that a promise about the vote of all trees is compared with.
+    judges : array of indices, slice or None, default all
+        The rows that judge, see `TestRows.judges`.
     """
     is_classifier = bool(outcomes.classes)
     if not is_classifier and certificate.promise is None:
@@ -474,7 +495,15 @@ def claim_promise(
     of_fit_rows = isinstance(promise, Labels | Values) and promise.max_rate is None
     is_promised = certificate.promise is not None and not of_fit_rows
     compared = compare_with(outcomes, promise, full_vote)
+    if isinstance(judges, np.ndarray):
+        outcomes, compared = outcomes.take(judges), compared.take(judges)
     counts, mean = promise.count(compared), promise.mean(outcomes)
+    if isinstance(judges, np.ndarray):
+        counts = tuple(count._replace(unit=f"{count.unit}, one of each group") for count in counts)
+    if judges is None and (counts or mean is not None):
+        # Rows of a group are no independent draws: an interval from all of them would be far too narrow.
+        claims = [Claim(c.what, _most(c), f"{_describe_count(c)}; {_NOT_JUDGED}") for c in counts if c.n_rows]
+        return claims if mean is None else [Claim(mean.what, _most_of_mean(mean), _NOT_JUDGED)]
     if is_promised and (counts or mean is not None):
         audit = audit_outcomes(promise, compared)
         confidence = f"each bound with {format_percent(audit.confidence)} confidence"
@@ -554,15 +583,25 @@ def _claim_nothing(count: Count) -> Claim:
 
 def _claim_part(count: Count, part: AuditPart, confidence: str) -> Claim:
     """Return a part of a promise next to what an audit of the same rows says."""
-    most = f"at most {format_percent(count.max_rate)}" if count.max_rate else "none"
     measured = _describe_rate(count, part.lower, part.upper, confidence)
-    return Claim(count.what, most, measured, judge(part.rate, part.lower, part.upper, part.max_rate))
+    return Claim(count.what, _most(count), measured, judge(part.rate, part.lower, part.upper, part.max_rate))
+
+
+def _most(count: Count) -> str:
+    return f"at most {format_percent(count.max_rate)}" if count.max_rate else "none"
+
+
+def _most_of_mean(mean: Mean) -> str:
+    return f"rises by at most {format_number(mean.max_rise)}"
+
+
+def _describe_count(count: Count) -> str:
+    of_rows = "" if count.n_broken == 0 and count.n_mended == 0 else f"{count.n_broken - count.n_mended:,} of "
+    return f"{format_share(count.rate)}, {of_rows}{count.n_rows:,} {count.unit}"
 
 
 def _describe_rate(count: Count, low: float, high: float, confidence: str) -> str:
-    of_rows = "" if count.n_broken == 0 and count.n_mended == 0 else f"{count.n_broken - count.n_mended:,} of "
-    between = f"{format_share(low)} to {format_share(high)}"
-    return f"{format_share(count.rate)}, {of_rows}{count.n_rows:,} {count.unit} ({between}, {confidence})"
+    return f"{_describe_count(count)} ({format_share(low)} to {format_share(high)}, {confidence})"
 
 
 def _claim_mean(mean: Mean, part: AuditPart, confidence: str) -> Claim:
@@ -571,8 +610,7 @@ def _claim_mean(mean: Mean, part: AuditPart, confidence: str) -> Claim:
         f"{ours - full:+.3g}: {format_number(ours)} here, {format_number(full)} with all trees ({part.lower:+.3g} to "
         f"{part.upper:+.3g}, {confidence}, by betting)"
     )
-    promised = f"rises by at most {format_number(mean.max_rise)}"
-    return Claim(mean.what, promised, measured, judge(part.rate, part.lower, part.upper, part.max_rate))
+    return Claim(mean.what, _most_of_mean(mean), measured, judge(part.rate, part.lower, part.upper, part.max_rate))
 
 
 _MAX_CELLS = 10  # classes in a confusion matrix: more do not fit a page

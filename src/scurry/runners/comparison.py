@@ -128,6 +128,12 @@ def check_auditable(forest: Forest, plan: Plan, asked: Any, y: Any, groups: Any,
         raise InputError(f"y is needed: {type(promise).__name__} compares answers with known labels", argument="y")
     if groups is None and plan.ranks_groups:
         raise InputError("groups is needed: the query of each row, whose best are compared", argument="groups")
+    if groups is None and promise.is_about_groups:
+        raise InputError(
+            "groups is needed: the promise is about one row of each new group, and rows of one group are no "
+            "independent draws; pass the group of each row",
+            argument="groups",
+        )
     return promise
 
 
@@ -160,7 +166,7 @@ def audit(
     n_threads: int | None = 1,
 ) -> Audit:
     """Return what rows show about a promise; see `scurry.Predictor.audit`."""
-    from scurry.stopping.verdict import audit_outcomes  # needs scipy, and predictions do not
+    from scurry.stopping.verdict import audit_outcomes, draw_one_of_each  # needs scipy, and predictions do not
 
     forest = ours.forest
     if len(rows) == 0:
@@ -175,8 +181,6 @@ def audit(
         labels = np.asarray(forest.classes)[forest.codes_of(labels, "y")]
     queries = units if isinstance(promise, TopK) else None
     if units is not None and queries is None:
-        # One row of each group, as the certificate has it; the same ones every time.
-        shuffled = np.random.default_rng(0).permutation(len(rows))
-        chosen = np.sort(shuffled[np.unique(units[shuffled], return_index=True)[1]])
+        chosen = draw_one_of_each(units)  # as the certificate has it
         rows, labels = rows[chosen], None if labels is None else labels[chosen]
     return audit_outcomes(promise, compare(ours, full, promise, rows, queries=queries, y=labels, n_threads=n_threads))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,6 +130,18 @@ def _as_losses(mean: Mean) -> tuple[NDArray[np.float64], NDArray[np.int64], floa
     losses = np.clip(0.5 + (mean.values - mean.full_values) / (2 * mean.largest), 0.0, 1.0)
     distinct, repeats = np.unique(losses, return_counts=True)
     return distinct, repeats, 0.5 + mean.max_rise / (2 * mean.largest)
+
+
+def draw_one_of_each(groups: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the indices of one random row of each group, which judge a promise about groups; the same every time.
+
+    Examples
+    --------
+    >>> np.array(["a", "b", "a", "b", "c"])[draw_one_of_each(np.array([7, 8, 7, 8, 9]))].tolist()
+    ['a', 'b', 'c']
+    """
+    shuffled = np.random.default_rng(0).permutation(len(groups))
+    return np.sort(shuffled[np.unique(groups[shuffled], return_index=True)[1]])
 
 
 def audit_outcomes(promise: Promise, outcomes: Outcomes) -> Audit:

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scurry.cascades.cascade import BATCH_SIZE, Cascade, CheapAnswers, Expensive, ask_cheap
-from scurry.checks import Progress, check_count, check_number, check_numbers, check_progress
+from scurry.checks import Progress, check_count, check_number, check_numbers, check_progress, read_column
 from scurry.errors import InfeasibleError, InputError, require_extra, warn
-from scurry.forest import Forest, as_rows, count_rows, take_rows
+from scurry.forest import Forest, as_rows, count_rows, take_rows, without_column
 from scurry.formatting import format_number
 from scurry.importers import from_model, import_for
 from scurry.predictor import Predictor
@@ -196,9 +196,10 @@ def cascade(
         Rows that choose among several cheap models, fit early exits of the cheap model where these pay, and, for
         `Values`, learn where it is far from the expensive model. The expensive model answers them too. Without them, a
         half of `X_cal` serves where something must be fitted; one cheap classifier needs none.
-    groups : array of shape (n_rows,), optional
+    groups : str or array of shape (n_rows,), optional
         The group that each row of `X_cal` belongs to, where rows of a group are no independent draws. One row of each
-        certifies, and the promise is about a row of a new group.
+        certifies, and the promise is about a row of a new group. Or the name of a column of a frame `X_cal`, which
+        neither model gets, unless the cheap one was trained on it.
     expensive_us : float, optional
         What a call of the expensive model costs per row, in microseconds of the cheap model's time. By default it is
         measured. Where it is not known (recorded answers), the model that keeps most rows is taken.
@@ -240,6 +241,10 @@ def cascade(
     asked = _check_promise(read_promise(promise, candidates[0].predictor.forest.classes), candidates)
     size = None if batch_size is None else check_count("batch_size", batch_size)
     model = Expensive(expensive)
+    optional = {"y_cal": y_cal, "X_fit": X_fit, "groups": groups, "expensive_us": expensive_us}
+    named, groups = groups, read_column("groups", groups, X_cal)
+    if isinstance(named, str) and named not in (candidates[0].predictor.forest.feature_names or ()):
+        X_cal, X_fit = without_column(X_cal, named), without_column(X_fit, named)
     rows = as_rows(candidates[0].predictor.forest, X_cal)
     if len(rows) == 0:
         raise InputError("X_cal has no rows; pass rows like those to be predicted", argument="X_cal")
@@ -252,7 +257,6 @@ def cascade(
     checked = check_rows(candidates[0].predictor.forest, InMemory(rows), y, groups, fit_rows)
     answers = _ask_expensive(model, X_cal, size, check_progress(progress), "X_cal")
     given_us = None if expensive_us is None else check_number("expensive_us", expensive_us)
-    optional = {"y_cal": y_cal, "X_fit": X_fit, "groups": groups, "expensive_us": expensive_us}
     calibration = _Calibration(
         promise=asked if groups is None else asked.about_groups(),
         X=X_cal,
