@@ -13,8 +13,8 @@ from sklearn.ensemble import RandomForestClassifier
 
 import scurry
 from scurry import Forest, _core
-from scurry.forest import reference
-from scurry.plan import ExitRule, LeaderRule, ScoreMap
+from scurry.forest import reference, score_step
+from scurry.plan import NEVER_ABOVE, ExitRule, LeaderRule, ScoreMap
 from scurry.runners import runner
 from scurry.runners.exits import PackedVotes, ScoreScale, expected_map, native_map
 from support.strategies import complete_forest
@@ -265,3 +265,18 @@ def test_the_native_map_reads_nothing_beyond_its_ends():
         _core.ScoreMap(table, np.ones((2, 4)), **bounds)
     with pytest.raises(ValueError, match="bounds in order"):
         _core.ScoreMap(table, table, **bounds | {"lowest": (1.0, 0.0)})
+
+
+@pytest.mark.parametrize("n_rows", [1, 400])
+def test_no_lead_is_too_large_to_be_counted(n_rows):
+    """A rule that stops nobody stops nobody, however far one class leads by the base scores alone."""
+    forest = complete_forest(
+        20, 1, 3, 5, aggregation="sum", link="softmax", base_score=[-0.027, 0.107, -0.027, -0.027, -0.027]
+    )
+    forest = forest.replace(value=forest.value * 1e-9)
+    step = score_step(forest)
+    rule = LeaderRule(kind="scores", step=step, lead=np.full(forest.n_rounds + 1, NEVER_ABOVE, np.int32))
+    fast = scurry.Predictor(forest, scurry.Plan(order=np.arange(20, dtype=np.int32), stop=rule))
+    run = fast.run(np.zeros((n_rows, 3), np.float32))
+    assert (run.trees == forest.n_trees).all()
+    assert (rule.start(forest).astype(np.int64)[1] - rule.start(forest)[0]) < NEVER_ABOVE

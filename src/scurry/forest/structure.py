@@ -612,9 +612,12 @@ def score_threshold(forest: ForestFields) -> float:
 
 
 def score_step(forest: ForestFields) -> float:
-    """Return the grid unit: the power of two in which no sum of leaf scores leaves the range of int32."""
+    """Return the grid unit: the power of two in which no sum of leaf scores leaves the range of int32.
+
+    Nor does the lead of one of several classes over another.
+    """
     start = abs(score_threshold(forest)) if forest.n_classes == 2 else float(np.abs(forest.base_score).max())
-    largest = float(largest_scores(forest).sum()) + start
+    largest = (float(largest_scores(forest).sum()) + start) * (2 if forest.n_classes > 2 else 1)
     room = _LARGEST_SUM - 2 * forest.n_trees
     # Scores may be so small that no normal number is a grid for all of int32; the smallest one does.
     return float(2.0 ** -min(np.floor(np.log2(room / largest)), 1022.0)) if largest > 0 else 1.0

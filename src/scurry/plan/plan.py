@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scurry.checks import check_choice, check_instance, check_number
 from scurry.costs import FeatureCosts
 from scurry.errors import FormatError, InputError
-from scurry.forest import Forest, largest_scores, leaf_scores, score_threshold
+from scurry.forest import Forest, largest_scores, leaf_scores, score_step, score_threshold
 from scurry.forest.files.storage import Container
 from scurry.plan.regions import Band, Bins, Leads, Regions
 
@@ -189,8 +189,8 @@ class SumRule(StopRule):
         if not most < NEVER_ABOVE:
             raise InputError(f"step {self.step:g} is too small: some sum is more than 2^31 of them")
         rounded = np.abs(of_trees - np.rint(of_trees))
-        is_normal = self.step > np.finfo(np.float64).tiny  # of smaller scores nothing else is left
-        if is_normal and rounded.max() > _MOST_ROUNDED * of_trees.max():
+        # Beside a large base score, no step that 32 bits allow may be small enough.
+        if rounded.max() > _MOST_ROUNDED * of_trees.max() and self.step > score_step(forest):
             leaf = of_trees[np.argmax(rounded)]
             raise InputError(
                 f"step {self.step:g} is too large: a leaf of {leaf * self.step:.4g} would count as "
