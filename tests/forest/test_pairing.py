@@ -64,7 +64,16 @@ def test_an_index_in_another_order(boosted):
     with pytest.warns(ScurryWarning, match="ids and the index of y are the same in another order"):
         watch(scurry.early_exit(boosted, NEW, KNOWN, promise="accuracy<=5%"), labels.iloc[OTHERS])
     assert describe_other_index(frame.index, labels.index + 1) == ""
+    mixed = pd.Index([1, "a", None, 2.5])  # values that cannot be sorted
+    assert describe_other_index(mixed, mixed[::-1]) == "the same index in another order"
+    assert describe_other_index(mixed, pd.Index([1, "b", None, 2.5])) == ""
     assert describe_other_index(None, labels.index) == ""
+
+
+@pytest.mark.parametrize("index", [None, range(2000), [f"row {at}" for at in range(2000)]])
+@pytest.mark.filterwarnings("error::scurry.errors.ScurryWarning")
+def test_a_watch_learns_series_with_any_index(fast, index):
+    assert watch(fast, pd.Series(KNOWN, index=index)) == 2000
 
 
 def test_labels_of_the_rows_are_not_taken_for_others(boosted):

@@ -4,7 +4,7 @@ from scurry.forest.combinations import Combinations
 from scurry.forest.files.members import as_member
 from scurry.forest.forest import Forest
 from scurry.forest.front import Front, RawRows
-from scurry.forest.pairing import describe_other_index, describe_unrelated, warn_of_other_order
+from scurry.forest.pairing import describe_other_index, describe_unrelated, is_other_order, warn_of_other_order
 from scurry.forest.precisions import Block, ColumnTypes, RowTypes, float_type_of_arrays, is_number
 from scurry.forest.rows import (
     RowCall,
@@ -75,6 +75,7 @@ __all__ = [
     "float_type_of_arrays",
     "in_blocks",
     "is_number",
+    "is_other_order",
     "join_trees",
     "label_codes",
     "largest_scores",

@@ -6,6 +6,7 @@ error tells. Two signs do: an index in another order, and answers that say nothi
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,12 @@ def describe_other_index(of_rows: Any, of_labels: Any) -> str:
     """Return what two indexes have in common if they are the same in another order; an empty text if not."""
     if not all(hasattr(one, "equals") for one in (of_rows, of_labels)) or of_rows.equals(of_labels):
         return ""
-    same = len(of_rows) == len(of_labels) and of_rows.sort_values().equals(of_labels.sort_values())
-    return "the same index in another order" if same else ""
+    return "the same index in another order" if is_other_order(list(of_rows), list(of_labels)) else ""
+
+
+def is_other_order(names: list[Any], others: list[Any]) -> bool:
+    """Return whether two lists of names, of any types, hold the same ones in different orders."""
+    return len(names) == len(others) and names != others and Counter(names) == Counter(others)
 
 
 def describe_unrelated(forest: Forest, rows: NDArray[Any], y: NDArray[Any]) -> str:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scurry.cascades import Cascade
 from scurry.checks import RandomState, check_confidence, check_count, check_instance, draw_seed, is_number, read_column
 from scurry.errors import InfeasibleError, InputError, warn
-from scurry.forest import as_rows, describe_other_index, in_blocks
+from scurry.forest import as_rows, in_blocks, is_other_order
 from scurry.forest.files.storage import container_bytes, container_of
 from scurry.monitoring.betting import Counts, Part
 from scurry.monitoring.counting import Counting
@@ -458,7 +458,7 @@ class Watch:
         with self._flush():
             n_learned = self._counting.learn(ids, y)
         of_labels: Any = getattr(y, "index", None)
-        if hasattr(of_labels, "equals") and describe_other_index(type(of_labels)(list(ids)), of_labels):
+        if hasattr(of_labels, "equals") and is_other_order(list(ids), list(of_labels)):
             warn("ids and the index of y are the same in another order, and labels are taken in the order of ids")
         with self._flush():  # with the evidence of what was learned
             selection = None if self._told_of_selection else find_selection(self._record)
